@@ -62,10 +62,6 @@ class Declared:
     groups: Mapping[str, int] = field(default_factory=dict)
     """The gid of each. Who is in it is said by the users."""
 
-    def members(self, group: str) -> list[str]:
-        """The users that name a group."""
-        return sorted(name for name, user in self.users.items() if group in user.groups)
-
 
 @dataclass
 class Table:
@@ -193,14 +189,25 @@ def apply(accounts: Accounts, declared: Declared, ours: Declared, today: int) ->
         _put_user(result, name, user, today)
     for name in sorted(set(ours.users) - set(declared.users)):
         _lock(result, name)
-    for name in sorted({*declared.users, *ours.users}):
-        wanted = set(declared.users[name].groups) if name in declared.users else set()
-        had = set(ours.users[name].groups) if name in ours.users else set()
-        for group_name in sorted(wanted | had):
-            _set_member(result, group_name, name, member=group_name in wanted)
-    for name in sorted(declared.groups):
-        _set_members(result, name, declared.members(name))
+    for name in sorted({*declared.groups, *_named(declared), *_named(ours)}):
+        _set_members(result, name, declared, ours)
     return result
+
+
+def _named(declared: Declared) -> set[str]:
+    """Groups that users name."""
+    return {group for user in declared.users.values() for group in user.groups}
+
+
+def _set_members(accounts: Accounts, group: str, declared: Declared, ours: Declared) -> None:
+    members = sorted(name for name, user in declared.users.items() if group in user.groups)
+    of_ours = {name for name, user in ours.users.items() if group in user.groups}
+    for table in (accounts.group, accounts.gshadow):
+        found = table.find(group)
+        if found is not None and len(found) > 3:
+            by_hand = [name for name in found[3].split(",") if name and name not in {*members, *of_ours}]
+            kept = [] if group in declared.groups else by_hand
+            table.put([*found[:3], ",".join([*kept, *members])])
 
 
 def _put_user(accounts: Accounts, name: str, user: User, today: int) -> None:
@@ -229,19 +236,3 @@ def _lock(accounts: Accounts, name: str) -> None:
 def _add_group(accounts: Accounts, name: str, gid: int) -> None:
     accounts.group.put([name, "x", str(gid), ""])
     accounts.gshadow.put([name, "!", "", ""])
-
-
-def _set_member(accounts: Accounts, group: str, user: str, *, member: bool) -> None:
-    for table in (accounts.group, accounts.gshadow):
-        found = table.find(group)
-        if found is None or len(found) < 4:
-            continue
-        members = [name for name in found[3].split(",") if name and name != user]
-        table.put([*found[:3], ",".join([*members, user] if member else members)])
-
-
-def _set_members(accounts: Accounts, group: str, members: list[str]) -> None:
-    for table in (accounts.group, accounts.gshadow):
-        found = table.find(group)
-        if found is not None and len(found) >= 4:
-            table.put([*found[:3], ",".join(members)])

@@ -79,7 +79,7 @@ static void ask_for_namespaces(uint32_t job, uid_t uid, gid_t gid)
 	int connection = warden_connect();
 
 	snprintf(request, sizeof(request), "namespaces %" PRIu32 " %u %u", job, uid, gid);
-	if (connection >= 0 && warden_ask_files(connection, request, answer, namespaces) == 0)
+	if (connection >= 0 && warden_ask(connection, request, answer, namespaces) == 0)
 		refusal[0] = '\0';
 	else
 		snprintf(refusal, sizeof(refusal), "%.500s", answer[0] != '\0' ? answer : strerror(errno));
@@ -136,7 +136,7 @@ static int find_cell(spank_t spank, const char *root, char cell[WARDEN_LONGEST])
 		return -1;
 	}
 	snprintf(request, sizeof(request), "cell %" PRIu32 " %u %u %" PRIu64, job_id, uid, gid, memory_mib);
-	if (warden_ask(connection, request, cell) == 0) {
+	if (warden_ask(connection, request, cell, NULL) == 0) {
 		int *shared = dlsym(RTLD_DEFAULT, "slurmstack_warden"); /* images/common/native/devices.c */
 
 		if (shared != NULL)

@@ -32,7 +32,7 @@ static int join(const slurm_step_id_t *step, uid_t uid)
 	if (connection < 0)
 		return errno == ENOENT ? SLURM_SUCCESS : SLURM_ERROR; /* a worker without the jail has no warden */
 	snprintf(request, sizeof(request), "cell %" PRIu32 " %u -1 -1", step->job_id, uid);
-	done = warden_ask(connection, request, cell) == 0 && chroot(cell) == 0 && chdir("/") == 0;
+	done = warden_ask(connection, request, cell, NULL) == 0 && chroot(cell) == 0 && chdir("/") == 0;
 	close(connection);
 	return done ? SLURM_SUCCESS : SLURM_ERROR;
 }

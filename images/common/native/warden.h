@@ -15,15 +15,13 @@ enum { WARDEN_LONGEST = 4096 };
 /* A connection, closed on exec; -1 with errno: ENOENT where there is no warden, and nowhere inside the jail is one. */
 int warden_connect(void);
 
-/*
- * Asks, and waits for the answer at most five minutes. Returns 0 with what was asked for, which may be nothing, or -1 with
- * errno and, where the warden refuses, its reason.
- */
-int warden_ask(int connection, const char *request, char answer[WARDEN_LONGEST]);
-
 enum { WARDEN_FILES = 2 };
 
-/* The same for what comes with descriptors, which are closed on exec. Without all of them it is an error. */
-int warden_ask_files(int connection, const char *request, char answer[WARDEN_LONGEST], int files[WARDEN_FILES]);
+/*
+ * Asks, and waits for the answer at most five minutes. Returns 0 with what was asked for, which may be nothing, or -1 with
+ * errno and, where the warden refuses, its reason. `files`: room for WARDEN_FILES descriptors, closed on exec, which the answer
+ * has then; NULL: it has none.
+ */
+int warden_ask(int connection, const char *request, char answer[WARDEN_LONGEST], int *files);
 
 #endif

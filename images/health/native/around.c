@@ -145,7 +145,7 @@ static int comes_later(const char *job, const char *when)
 	if (connection < 0)
 		return 0;
 	snprintf(request, sizeof(request), "end %s%s", job, when);
-	answered = warden_ask(connection, request, answer);
+	answered = warden_ask(connection, request, answer, NULL);
 	reason = errno;
 	close(connection);
 	/* It has ended meanwhile, and another takes its place: else what lies in the job's /dev/shm would stay. */
