@@ -11,7 +11,7 @@ from pathlib import Path
 
 LIBRARY = Path("/usr/lib/slurmstack")
 PROGRAMS = {
-    "common": {"munged": "images.common.munged", "sssd": "images.common.sssd"},
+    "common": {"munged": "images.common.sidecars:munged", "sssd": "images.common.sidecars:sssd"},
     "controller": {
         "slurmctld": "images.controller.slurmctld",
         "supervisor": "images.controller.supervisor",
@@ -56,12 +56,12 @@ PROGRAMS = {
     "jail": {
         "populate": "images.jail.populate",
         "users": "images.jail.users",
-        "roots": "images.jail.roots",
+        "roots": "images.jail.populate:roots",
         "seff": "images.jail.seff",
         "install-packages": "images.jail.packages",
     },
 }
-"""Folder below images/ -> program -> the module whose main() it runs."""
+"""Folder below images/ -> program -> the module whose main() it runs, or `MODULE:FUNCTION`."""
 
 CALLED = {"health": ("health-prolog", "health-epilog")}
 """Folder below images/ -> names of the one program in C that slurmd starts (images/health/native)."""
@@ -91,9 +91,9 @@ LAUNCHER = """\
 import sys
 
 sys.path.insert(0, "{library}")
-from {module} import main
+from {module} import {function}
 
-sys.exit(main())
+sys.exit({function}())
 """
 
 
@@ -103,9 +103,10 @@ def install_programs(folder: str, root: Path) -> list[Path]:
     directory.mkdir(parents=True, exist_ok=True)
     written = []
     options = "-I" if folder in WITH_PACKAGES else "-IS"
-    for program, module in PROGRAMS[folder].items():
+    for program, main in PROGRAMS[folder].items():
         path = directory / program
-        path.write_text(LAUNCHER.format(options=options, library=LIBRARY, module=module))
+        module, _, function = main.partition(":")
+        path.write_text(LAUNCHER.format(options=options, library=LIBRARY, module=module, function=function or "main"))
         path.chmod(0o755)
         written.append(path)
     for program in CALLED.get(folder, ()):

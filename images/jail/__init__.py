@@ -1,1 +1,1 @@
-"""Programs of the jail image: populate and users."""
+"""Programs of the jail image: populate, roots, users, seff."""

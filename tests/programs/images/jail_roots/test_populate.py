@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from images.common.process import RefusedError
-from images.jail import fill as filling
+from images.jail import image as filling
 from images.jail import populate as populate_module
-from images.jail.fill import NO_SPACE
+from images.jail.image import NO_SPACE
 from images.jail.populate import MARKER, populate
 from tests.programs.images.mounts import run_apart
 

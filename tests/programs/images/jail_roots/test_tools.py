@@ -11,7 +11,7 @@ import pytest
 from images.common import jail_roots
 from images.common.log import Log
 from images.common.process import RefusedError
-from images.jail import roots
+from images.jail import populate as roots
 from images.jail.populate import Wanted, populate, populate_root
 
 SAID = io.StringIO()

@@ -1,7 +1,7 @@
-"""Copying the image's own root file system into a volume: owners, modes, times, links and extended attributes.
+"""The image's own root file system: in its build, made into one that users log in to; in a pod, copied into a volume.
 
-Several tar(1) copy at once, because a shared file system answers each small file slowly but many at once well. After an
-interruption all is copied again.
+Copied are owners, modes, times, links and extended attributes. Several tar(1) copy at once, because a shared file
+system answers each small file slowly but many at once well. After an interruption all is copied again.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ import errno
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
-
-from images.jail.prepare import make_mount_targets
 
 AT_ONCE: Final = 8
 BATCH: Final = 4
@@ -30,6 +29,59 @@ _OPENED: Final = ("", "usr", "usr/lib", "usr/share")
 
 REPORT_SECONDS: Final = 2.0
 NO_SPACE: Final = 3
+
+
+MOUNT_DIRECTORIES: Final = (
+    "proc", "sys", "dev", "run/munge", "run/slurm", "run/lock", "var/spool/slurmd", "tmp", "mnt", "media", "srv",
+    "jail", "run/slurmstack/gpu",
+)  # fmt: skip
+"""Targets for what each pod binds into the jail (images/common/jail_view.py), and directories that a mount may use."""
+
+MOUNT_FILES: Final = ("etc/resolv.conf", "etc/hosts", "etc/hostname")
+
+PROFILE: Final = """\
+# Tools for administrators, too: sinfo and scontrol are for everybody, ip and ss often are.
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+export LANG="${LANG:-C.UTF-8}"
+# OpenMPI: containers have no permission to attach to each other's memory, and ssh between nodes is not how jobs start.
+export OMPI_MCA_btl_vader_single_copy_mechanism="${OMPI_MCA_btl_vader_single_copy_mechanism:-none}"
+# nvidia-smi and its like on nodes with GPUs; the jail plugin sets the same for programs that no shell has started.
+if [ -d /run/slurmstack/gpu/bin ]; then PATH="$PATH:/run/slurmstack/gpu/bin"; fi
+"""
+
+MOTD: Final = """\
+
+  Slurm login node. Your home, and all software, are on a volume that the compute nodes share.
+
+    sinfo                    what is there
+    srun -N2 hostname        run something on two nodes
+    sbatch script.sh         queue a job; squeue shows it
+    seff JOB                 what a job used of what it asked for
+
+"""
+
+
+def make_mount_targets(root: Path) -> None:
+    """Make sure that there is something to bind to. `populate` does it again, as it copies no mounts."""
+    for name in MOUNT_DIRECTORIES:
+        (root / name).mkdir(parents=True, exist_ok=True)
+    for name in MOUNT_FILES:
+        (root / name).touch()
+    (root / "tmp").chmod(0o1777)
+
+
+def prepare(root: Path) -> None:
+    """Make directories, defaults and permissions below `root`."""
+    make_mount_targets(root)
+    for name in ("etc/ssh/authorized_keys.d", "etc/sudoers.d", "etc/profile.d"):
+        (root / name).mkdir(parents=True, exist_ok=True)
+    (root / "etc/profile.d/slurmstack.sh").write_text(PROFILE, encoding="utf-8")
+    seff = root / "usr/local/bin/seff"
+    seff.parent.mkdir(parents=True, exist_ok=True)
+    seff.unlink(missing_ok=True)
+    seff.symlink_to("/usr/libexec/slurmstack/seff")
+    (root / "etc/motd").write_text(MOTD, encoding="utf-8")
+    (root / "etc/default/locale").write_text("LANG=C.UTF-8\n", encoding="utf-8")
 
 
 def fill(source: Path, target: Path, log: Callable[[str], None], mounted: frozenset[str]) -> int:
@@ -93,3 +145,14 @@ def _copy(source: Path, target: Path, names: Sequence[str], skipped: Sequence[st
         full = "No space left" in done.stderr or "quota exceeded" in done.stderr
         said = done.stderr.partition("\n")[0] or f"cannot read all of {', '.join(names)}"
         raise OSError(errno.ENOSPC if full else errno.EIO, said)
+
+
+def main() -> int:
+    """The build step."""
+    prepare(Path("/"))
+    subprocess.run(["update-alternatives", "--quiet", "--set", "editor", "/bin/nano"], check=False)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
