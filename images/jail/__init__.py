@@ -1,1 +1,1 @@
-"""Programs of the jail image: populate, roots, users, seff."""
+"""Programs of the jail image: populate and users."""
