@@ -48,50 +48,27 @@ _UMOUNT_NOFOLLOW: Final = 8
 _NOSUID_NODEV: Final = 2 | 4
 
 
-class Mounts:
-    """The calls that take CAP_SYS_ADMIN, and where something is mounted. All raise OSError."""
+def mount_memory(target: int, size: int) -> None:
+    """Mount an empty file system in memory of so many bytes, for everybody to write, over an open directory."""
+    # By its descriptor: the path may lead elsewhere by now.
+    at, options = f"/proc/self/fd/{target}".encode(), f"mode=1777,size={size}".encode()
+    expect_done(libc().mount(b"tmpfs", at, b"tmpfs", _NOSUID_NODEV, options), "mount a tmpfs")
 
-    def points(self) -> frozenset[str]:
-        """Where something is mounted."""
-        return mount_points()
 
-    def copy(self, tree: Path, target: int) -> None:
-        """Mount a tree with all that is mounted below it over an open directory."""
-        attach(tree, target, recursive=True)
-
-    def bind(self, root: Path, path: str, source: Path) -> None:
-        """Mount a directory over `path` of a root that others write to."""
-        show(root, Bind(path=path, source=str(source)))
-
-    def memory(self, target: int, size: int) -> None:
-        """Mount an empty file system in memory of so many bytes, for everybody to write, over an open directory."""
-        # By its descriptor: the path may lead elsewhere by now.
-        at, options = f"/proc/self/fd/{target}".encode(), f"mode=1777,size={size}".encode()
-        expect_done(libc().mount(b"tmpfs", at, b"tmpfs", _NOSUID_NODEV, options), "mount a tmpfs")
-
-    def remove(self, point: Path) -> None:
-        """Take away what is mounted there, and all below it."""
-        expect_done(libc().umount2(os.fsencode(point), _MNT_DETACH | _UMOUNT_NOFOLLOW), f"unmount {point}")
+def unmount(point: Path) -> None:
+    """Take away what is mounted there, and all below it."""
+    expect_done(libc().umount2(os.fsencode(point), _MNT_DETACH | _UMOUNT_NOFOLLOW), f"unmount {point}")
 
 
 class Cells:
     """The cells of a worker. They are found again by a warden that takes the place of one that has ended."""
 
-    def __init__(
-        self,
-        jail: Path,
-        shared_memory: int,
-        *,
-        cells: Path = CELLS,
-        jobs: Path = JOBS,
-        mounts: Mounts | None = None,
-    ) -> None:
+    def __init__(self, jail: Path, shared_memory: int, *, cells: Path = CELLS, jobs: Path = JOBS) -> None:
         """`shared_memory`: bytes that a job may have in /dev/shm."""
         self._jail = jail
         self._shared_memory = shared_memory
         self._cells = cells
         self._jobs = jobs
-        self._mounts = mounts or Mounts()
         cells.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._made = self._find()
 
@@ -131,7 +108,7 @@ class Cells:
 
     def _find(self) -> set[str]:
         """The jobs' cells that are there. One that was only begun goes: it would show what is everybody's."""
-        points = self._mounts.points()
+        points = mount_points()
         found = set()
         for cell in self._cells.iterdir():
             if cell.name.isdigit() and {str(cell), f"{cell}/tmp", f"{cell}{SHARED_MEMORY}"} <= points:
@@ -142,10 +119,10 @@ class Cells:
         return found
 
     def _fill(self, cell: Path, temporary: Path, memory_mib: int) -> None:
-        self._at(cell, "", lambda target: self._mounts.copy(self._jail, target))
-        self._mounts.bind(cell, "/tmp", temporary)
+        self._at(cell, "", lambda target: attach(self._jail, target, recursive=True))
+        show(cell, Bind(path="/tmp", source=str(temporary)))
         size = self._memory_size(memory_mib)
-        self._at(cell, SHARED_MEMORY, lambda target: self._mounts.memory(target, size))
+        self._at(cell, SHARED_MEMORY, lambda target: mount_memory(target, size))
 
     def _memory_size(self, memory_mib: int) -> int:
         """Bytes of /dev/shm.
@@ -167,7 +144,7 @@ class Cells:
 
     def _clear(self, cell: Path) -> None:
         with contextlib.suppress(OSError):  # nothing was mounted yet
-            self._mounts.remove(cell)
+            unmount(cell)
         cell.rmdir()
 
 

@@ -15,10 +15,14 @@ from tests.unit.images.cells import FakeCellMounts, cells_in
 UID, GID = os.getuid(), os.getgid()
 
 
-def test_a_cell_that_cannot_be_made_whole_is_not_made_at_all(tmp_path: Path) -> None:
+@pytest.fixture
+def mounts(monkeypatch: pytest.MonkeyPatch) -> FakeCellMounts:
+    return FakeCellMounts(monkeypatch)
+
+
+def test_a_cell_that_cannot_be_made_whole_is_not_made_at_all(tmp_path: Path, mounts: FakeCellMounts) -> None:
     """With half of it, a job would see what is everybody's."""
-    mounts = FakeCellMounts()
-    cells = cells_in(tmp_path, mounts)
+    cells = cells_in(tmp_path)
     mounts.fails = "memory"
 
     with pytest.raises(OSError, match="not permitted"):
@@ -32,11 +36,11 @@ def test_a_cell_that_cannot_be_made_whole_is_not_made_at_all(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("place", ["tmp", "dev/shm", "dev"])
-def test_a_link_in_the_jail_is_not_followed(tmp_path: Path, place: str) -> None:
+def test_a_link_in_the_jail_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     """Root in the jail can put one in place of a directory of the jail's own."""
 
     class Tricked(FakeCellMounts):
-        def copy(self, tree: Path, target: int) -> None:
+        def copy(self, tree: Path, target: int, **_: bool) -> None:
             super().copy(tree, target)
             cell = Path(f"/proc/self/fd/{target}").readlink()
             at = cell / place
@@ -51,21 +55,20 @@ def test_a_link_in_the_jail_is_not_followed(tmp_path: Path, place: str) -> None:
 
     outside = tmp_path / "outside"
     (outside / "shm").mkdir(parents=True)
-    mounts = Tricked()
+    mounts = Tricked(monkeypatch)
 
     with pytest.raises(JailViewError, match="is a symbolic link in the jail"):
-        cells_in(tmp_path, mounts).enter("17", UID, GID)
+        cells_in(tmp_path).enter("17", UID, GID)
 
     assert not mounts.mounted
 
 
-def test_a_cell_that_was_only_begun_is_made_anew(tmp_path: Path) -> None:
+def test_a_cell_that_was_only_begun_is_made_anew(tmp_path: Path, mounts: FakeCellMounts) -> None:
     """A warden that is killed in the middle leaves one in which /tmp is everybody's."""
-    mounts = FakeCellMounts()
-    cell = cells_in(tmp_path, mounts).enter("17", UID, GID)
+    cell = cells_in(tmp_path).enter("17", UID, GID)
     del mounts.mounted[f"{cell}/tmp"]
 
-    cells = cells_in(tmp_path, mounts)
+    cells = cells_in(tmp_path)
 
     assert not mounts.mounted
     assert not cell.exists()
@@ -80,10 +83,11 @@ MIB = 2**20
     ("memory_mib", "mib"),
     [(0, 100), (1000, 100), (64, 32), (1, 1)],
 )
-def test_a_job_has_no_more_shared_memory_than_its_memory_leaves(tmp_path: Path, memory_mib: int, mib: float) -> None:
+def test_a_job_has_no_more_shared_memory_than_its_memory_leaves(
+    tmp_path: Path, mounts: FakeCellMounts, memory_mib: int, mib: float
+) -> None:
     """What is in there stays when the kernel has ended the tasks: then the step could not end."""
-    mounts = FakeCellMounts()
-    cells = Cells(tmp_path, 100 * MIB, cells=tmp_path / "cells", jobs=tmp_path / "jobs", mounts=mounts)
+    cells = Cells(tmp_path, 100 * MIB, cells=tmp_path / "cells", jobs=tmp_path / "jobs")
     cell = cells.enter("17", UID, GID, memory_mib)
     assert mounts.mounted[f"{cell}/dev/shm"] == f"{int(mib * MIB)} bytes"
 

@@ -10,11 +10,12 @@ import pytest
 
 from images.worker import devices
 from images.worker.warden import job_cgroups
-from tests.unit.images.cells import GID, PID, UID, Kept
+from tests.unit.images.cells import GID, PID, UID, FakeCellMounts, Kept
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Kept:
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kept:
+    FakeCellMounts(monkeypatch)
     return Kept(directory=tmp_path)
 
 
