@@ -246,29 +246,26 @@ int slurm_spank_task_init_privileged(spank_t spank, int argc, char **argv)
 #define GPU_DIRECTORY "/run/slurmstack/gpu"
 
 /*
- * Appends a directory to a variable of the tasks, a list of directories; what the user has set comes first, and nothing
- * is added twice. A variable without a value is only made where `make` says so: a PATH with one directory would hide all
- * programs. An empty entry would mean the working directory.
+ * Appends a directory to a variable of the tasks, a list of directories; what the user has set comes first, and nothing is
+ * added twice. A variable without a value is only made where `make` says so: a PATH with one directory would hide all
+ * programs. An empty entry would mean the working directory. One that is too long is left alone.
  */
 static void append_to_variable(spank_t spank, const char *name, const char *directory, int make)
 {
-	static char old[65536], new[sizeof(old) + 64], entry[64];
-	spank_err_t error = spank_getenv(spank, name, old, sizeof(old));
+	static char value[65536];
+	spank_err_t error = spank_getenv(spank, name, value, sizeof(value) - 64);
+	size_t length;
 
 	if (error == ESPANK_ENV_NOEXIST)
-		old[0] = '\0';
-	else if (error != ESPANK_SUCCESS) {
-		slurm_info("jail: %s is left alone: %s", name, spank_strerror(error));
+		value[0] = '\0';
+	else if (error != ESPANK_SUCCESS)
 		return;
-	}
-	snprintf(new, sizeof(new), ":%s:", old);
-	snprintf(entry, sizeof(entry), ":%s:", directory);
-	if ((old[0] == '\0' && !make) || strstr(new, entry) != NULL)
+	length = strlen(value);
+	if ((length == 0 && !make) || strstr(value, directory) != NULL)
 		return;
-	snprintf(new, sizeof(new), "%s%s%s", old, old[0] == '\0' ? "" : ":", directory);
-	error = spank_setenv(spank, name, new, 1);
-	if (error != ESPANK_SUCCESS)
-		slurm_info("jail: cannot set %s: %s", name, spank_strerror(error));
+	snprintf(value + length, sizeof(value) - length, "%s%s", length == 0 ? "" : ":", directory);
+	if (spank_setenv(spank, name, value, 1) != ESPANK_SUCCESS)
+		slurm_info("jail: cannot set %s", name);
 }
 
 #define JOBS_DIRECTORY "/tmp/jobs"

@@ -19,11 +19,11 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NoReturn
 
+from images.common.files import Owner
 from images.common.mountinfo import copy_tree, expect_done, libc, put_tree
 from images.worker.cells import close_all_but
 
@@ -43,14 +43,6 @@ _MS_REC_PRIVATE: Final = 0x4000 | 1 << 18
 _MNT_DETACH: Final = 2
 _PR_SET_DUMPABLE: Final = 4
 _PR_SET_NAME: Final = 15
-
-
-@dataclass(frozen=True, kw_only=True)
-class Owner:
-    """Whose namespaces they are to be."""
-
-    uid: int
-    gid: int
 
 
 def leave_for(cell: Path) -> None:
@@ -77,8 +69,9 @@ def enter(namespace: int) -> None:
 def become(owner: Owner) -> None:
     """Be the user, for good."""
     os.setgroups([])
-    os.setresgid(owner.gid, owner.gid, owner.gid)
-    os.setresuid(owner.uid, owner.uid, owner.uid)
+    uid, gid = owner
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)
     # The kernel has seen to it already; a setting (fs.suid_dumpable) says how.
     expect_done(libc().prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "keep others from looking in")
 
@@ -91,7 +84,7 @@ def own_namespaces() -> None:
 def make(cell: Path, owner: Owner) -> tuple[int, ...]:
     """Descriptors for new namespaces, as FILES says. Raises OSError.
 
-    Waits: not for the warden itself.
+    For a process that waits, and ends afterwards: not for the warden itself.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours:
@@ -102,11 +95,7 @@ def make(cell: Path, owner: Owner) -> tuple[int, ...]:
         try:
             ours.settimeout(PATIENCE)
             files = _received(ours)
-            try:
-                _write_maps(child, owner)
-            except BaseException:
-                _close(files)
-                raise
+            _write_maps(child, owner)
             return files
         except TimeoutError:
             raise OSError(f"the process that makes them did not do so within {PATIENCE:g} s") from None
@@ -120,13 +109,7 @@ def _received(ours: socket.socket) -> tuple[int, ...]:
     text, files, _, _ = socket.recv_fds(ours, 1024, len(FILES))
     if len(files) == len(FILES):
         return tuple(files)
-    _close(files)
     raise OSError(text.decode(errors="replace") or "the process that makes them was ended")
-
-
-def _close(files: Sequence[int]) -> None:
-    for file in files:
-        os.close(file)
 
 
 def _write_maps(child: int, owner: Owner) -> None:
@@ -137,8 +120,8 @@ def _write_maps(child: int, owner: Owner) -> None:
     """
     process = Path(f"/proc/{child}")
     (process / "setgroups").write_text("deny")
-    (process / "gid_map").write_text(f"{owner.gid} {owner.gid} 1\n")
-    (process / "uid_map").write_text(f"{owner.uid} {owner.uid} 1\n")
+    for number, name in zip(reversed(owner), ("gid_map", "uid_map"), strict=True):
+        (process / name).write_text(f"{number} {number} 1\n")
 
 
 def _make_as_user(theirs: socket.socket, cell: Path, owner: Owner) -> NoReturn:
@@ -183,7 +166,7 @@ def _answer(connection: int, cell: Path, owner: Owner, log: Callable[[str], None
             files = make(cell, owner)
         except OSError as error:
             told = str(error.strerror or error)
-            log(f"no namespaces for user {owner.uid}: {told}")
+            log(f"no namespaces for user {owner[0]}: {told}")
             asked.send(told.encode(), socket.MSG_DONTWAIT)
         else:
             socket.send_fds(asked, [b"ok"], files, socket.MSG_DONTWAIT)

@@ -43,9 +43,6 @@ has ended that."""
 
 CGROUPS: Final = Path("/sys/fs/cgroup")
 
-Namespaces = Callable[[int, Path, namespaces.Owner], None]
-"""Makes them around a cell, and answers on that connection by itself, later."""
-
 SOCKET: Final = Path("/run/slurmstack/warden/socket")
 
 LONGEST: Final = 64 * 1024
@@ -93,14 +90,14 @@ class Warden:
         log: Callable[[str], None],
         *,
         cgroups_of: Callable[[int], Path | None] | None = None,
-        make_namespaces: Namespaces | None = None,
+        containers: bool = False,
         cgroups: Path = CGROUPS,
     ) -> None:
-        """`make_namespaces`: None where the pool allows none."""
+        """`containers`: whether users may have namespaces of their own."""
         self._cells = cells
         self._log = log
         self._cgroups_of = cgroups_of or job_cgroups
-        self._make_namespaces = make_namespaces
+        self._containers = containers
         self._programs = DevicePrograms()
         self._cgroups = cgroups
         self._steps: dict[int, Step] = {}
@@ -142,14 +139,14 @@ class Warden:
         raise ValueError("no such request")
 
     def _start_namespaces(self, connection: int, job: str, uid: int, gid: int) -> None:
-        if self._make_namespaces is None:
+        if not self._containers:
             raise ValueError("this pool allows no user namespaces (containers: true in the stack file)")
         if job not in self._cells:
             raise ValueError(f"job {job} has no cell")
         # In namespaces of root's own, root in the jail would have all rights over them.
         if uid < 1 or gid < 0:
             raise ValueError("namespaces are for users, not for root")
-        self._make_namespaces(connection, self._cells.path(job), namespaces.Owner(uid=uid, gid=gid))
+        namespaces.answer_later(connection, self._cells.path(job), (uid, gid), self._log)
 
     def _end(self, job: str, *, waits: bool) -> bool:
         """Whether all has gone, or nobody waits for it.
@@ -253,9 +250,6 @@ def _keep_serving(
         libc().prctl(_PR_SET_NAME, b"warden")
         keep_only(*_RIGHTS, *(namespaces.RIGHTS if containers else ()))
 
-        def make_namespaces(connection: int, cell: Path, owner: namespaces.Owner) -> None:
-            namespaces.answer_later(connection, cell, owner, log)
-
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # one for each step
         while True:
@@ -265,7 +259,7 @@ def _keep_serving(
                 time.sleep(PAUSE)
                 continue
             if child == 0:
-                serve(listening, Warden(make_cells(), log, make_namespaces=make_namespaces if containers else None))
+                serve(listening, Warden(make_cells(), log, containers=containers))
             _, status = os.waitpid(child, 0)
             log(f"the warden ended ({os.waitstatus_to_exitcode(status)}); starting another")
             time.sleep(PAUSE)

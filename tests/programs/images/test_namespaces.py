@@ -11,9 +11,9 @@ import pytest
 
 from images.common.mountinfo import expect_done
 from images.worker import namespaces
-from images.worker.namespaces import Owner, make
+from images.worker.namespaces import make
 
-OWNER = Owner(uid=10001, gid=10002)
+OWNER = (10001, 10002)
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import pytest
 from images.common.jail_view import Bind, open_inside
 from images.worker import cells
 from images.worker.cells import Cells
-from images.worker.namespaces import Owner
 from images.worker.warden import Warden
 
 
@@ -79,8 +78,6 @@ class Kept:
     log: list[str] = field(default_factory=list)
     cgroups: Path | None = None
     asked: list[int] = field(default_factory=list)
-    containers: bool = True
-    made: list[tuple[int, Path, Owner]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.cells = cells_in(self.directory)
@@ -89,7 +86,7 @@ class Kept:
             self.log.append,
             cgroups_of=self._cgroups_of,
             cgroups=self.directory / "cgroups",
-            make_namespaces=(lambda *asked: self.made.append(asked)) if self.containers else None,
+            containers=True,
         )
 
     def _cgroups_of(self, pid: int) -> Path | None:

@@ -69,8 +69,7 @@ def test_the_cgroup_of_the_job_of_a_slurmstepd(tmp_path: Path) -> None:
 )
 def test_root_and_a_job_without_a_cell_get_no_namespaces(kept: Kept, request_: str) -> None:
     kept.enter(5, "17")
-    assert kept.ask(6, request_)
-    assert not kept.made
+    assert kept.ask(6, request_), "by the warden itself: who makes them would answer later"
 
 
 @pytest.fixture
