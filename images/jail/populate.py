@@ -86,14 +86,9 @@ def main() -> int:
 
 
 def populate(source: Path, jail: Path, version: str, log: Log, mounted: frozenset[str]) -> int:
-    """Fill the volume itself from `source`; returns the exit code."""
-    known = jail_roots.filled(jail, "")
-    if known is not None:
-        log(f"the jail is populated already, with version {known.version}; nothing is changed")
-        # Where root in it does not come: without its own marker it would be filled again, through links that are there.
-        jail_roots.make_directory_of(jail, "")
-        jail_roots.write_filled(jail, "", known)
-        _mark(jail, known.version)
+    """Fill the volume itself from `source`; returns the exit code. Raises RefusedError."""
+    wanted = Wanted(volume=jail, version=version)
+    if _is_there(wanted, log):
         return 0
     # Named roots that were here first: kubelet has made what they share, and users have written there.
     ours = OURS_IN_AN_EMPTY_VOLUME | (set(jail_roots.SHARED) if jail_roots.names(jail) else set())
@@ -105,19 +100,14 @@ def populate(source: Path, jail: Path, version: str, log: Log, mounted: frozense
         )
     if foreign:
         log("going on where an earlier run was interrupted")
-    return _fill(source, Wanted(volume=jail, version=version), log, mounted)
+    return _fill(source, wanted, log, mounted)
 
 
 def populate_root(source: Path, wanted: Wanted, log: Log, mounted: frozenset[str]) -> int:
     """Fill a root beside the others from `source`; returns the exit code. Raises RefusedError."""
-    name, root = wanted.name, wanted.root
-    if not jail_roots.is_name(name):
-        raise RefusedError(f"{name!r} is no name for a root")
-    there = jail_roots.filled(wanted.volume, name)
-    if there is not None:
-        refuse_release(name, there, wanted.release)
-        log(f"the root {name!r} is populated already, with version {there.version}; nothing is changed")
-        _mark(root, there.version)
+    if not jail_roots.is_name(wanted.name):
+        raise RefusedError(f"{wanted.name!r} is no name for a root")
+    if _is_there(wanted, log):
         return 0
     if wanted.carried and jail_roots.filled(wanted.volume, wanted.carried_from) is None:
         which = jail_roots.called(wanted.carried_from)
@@ -129,6 +119,24 @@ def populate_root(source: Path, wanted: Wanted, log: Log, mounted: frozenset[str
     return _fill(source, wanted, log, mounted)
 
 
+def _is_there(wanted: Wanted, log: Log) -> bool:
+    """Whether the root is whole already. RefusedError: with another release, whose daemons do not fit its plugins."""
+    there, which = jail_roots.filled(wanted.volume, wanted.name), jail_roots.called(wanted.name)
+    if there is None:
+        return False
+    if wanted.release and there.release and wanted.release != there.release:
+        raise RefusedError(
+            f"jail.root: {which} was filled with Slurm {there.release}, and slurm.version is {wanted.release}; set "
+            "another jail.root, which is filled anew"
+        )
+    log(f"{which} is populated already, with version {there.version}; nothing is changed")
+    # Where root in it does not come: without its own marker it would be filled again, through links that are there.
+    jail_roots.make_directory_of(wanted.volume, wanted.name)
+    jail_roots.write_filled(wanted.volume, wanted.name, there)
+    _mark(wanted.root, there.version)
+    return True
+
+
 def _go_on_or_begin(wanted: Wanted, log: Log) -> None:
     jail_roots.make_directory_of(wanted.volume, wanted.name)
     begun = wanted.root / IN_PROGRESS
@@ -138,15 +146,6 @@ def _go_on_or_begin(wanted: Wanted, log: Log) -> None:
         # Another image's, or kubelet's: pods that wait for the root have mounted it, so it stays the same directory.
         empty_root(wanted.volume, wanted.name, log)
     wanted.root.mkdir(mode=0o755, exist_ok=True)
-
-
-def refuse_release(name: str, there: Filled, release: str) -> None:
-    """Raise RefusedError where a root has another release of Slurm: its daemons would not fit to the plugins in it."""
-    if release and there.release and release != there.release:
-        raise RefusedError(
-            f"jail.root: the root {name!r} was filled with Slurm {there.release}, and slurm.version is {release}; set "
-            "another jail.root, which is filled anew"
-        )
 
 
 def _make_shared(volume: Path) -> None:

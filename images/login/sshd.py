@@ -41,6 +41,12 @@ OUR_MODULE: Final = "/usr/lib/slurmstack/pam_jail.so"
 """images/login/native."""
 
 LIBEXEC: Final = "/usr/libexec/slurmstack"
+KEYS_OF_SSSD: Final = (
+    "-o", "AuthorizedKeysCommand=/usr/bin/sss_ssh_authorizedkeys", "-o", "AuthorizedKeysCommandUser=root",
+)  # fmt: skip
+"""Options of sshd that win over its file. The program that asks SSSD runs outside the jail. As nobody, it could be
+looked into by root in the jail, who may become nobody; sshd's own capabilities keep that from it."""
+
 RESOURCES: Final = {
     "nproc": (resource.RLIMIT_NPROC, 1),
     "nofile": (resource.RLIMIT_NOFILE, 1),
@@ -109,24 +115,6 @@ def pam_service(*, sssd: bool) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def sshd_options(*, sssd: bool) -> list[str]:
-    """Arguments of sshd that win over its file.
-
-    The program that asks SSSD runs outside the jail. As nobody, it could be looked into by root in the jail, who may
-    become nobody; sshd's own capabilities keep that from it.
-    """
-    options = ["AuthorizedKeysCommand=/usr/bin/sss_ssh_authorizedkeys", "AuthorizedKeysCommandUser=root"]
-    return [part for option in options for part in ("-o", option)] if sssd else []
-
-
-def set_up_access(limits: Mapping[str, int], log: Callable[[str], None], *, sssd: bool) -> list[str]:
-    """Write what PAM reads; returns the further arguments of sshd."""
-    LIMITS_FILE.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(LIMITS_FILE, limits_file(limits, log))
-    write_atomically(PAM_SERVICE, pam_service(sssd=sssd))
-    return sshd_options(sssd=sssd)
-
-
 def set_up_shares(
     limits: Mapping[str, int],
     runner: Runner,
@@ -181,6 +169,9 @@ def main() -> None:
         limits = parse_limits(os.environ.get("USER_LIMITS", ""))
         prepare(Path(os.environ.get("JAIL", "/jail")), log)
         set_up_shares(limits, run, log)
-        options = set_up_access(limits, log, sssd=bool(os.environ.get("SSSD_PIPES")))
+        sssd = bool(os.environ.get("SSSD_PIPES"))
+        write_atomically(LIMITS_FILE, limits_file(limits, log))
+        write_atomically(PAM_SERVICE, pam_service(sssd=sssd))
         seal_root(run)
+        options = KEYS_OF_SSSD if sssd else ()
         become(without_set_up(["/usr/sbin/sshd", "-D", "-e", "-f", str(CONFIG), *options], os.getpid()), log)

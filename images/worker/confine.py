@@ -6,7 +6,6 @@ slurmd reads what its own node adds (NODE, by images/common/native/guarded.c).
 
 from __future__ import annotations
 
-import os
 import re
 from collections import defaultdict
 from collections.abc import Callable
@@ -101,11 +100,6 @@ def _whole_cores(topology: Topology, allowed: AbstractSet[int], wanted: int) -> 
     if rest or count > len(whole):
         return None
     return frozenset(number for core in whole[:count] for number in core)
-
-
-def allowed_cpus() -> frozenset[int]:
-    """Those of this process."""
-    return frozenset(os.sched_getaffinity(0))
 
 
 def numbers(text: str) -> list[int]:

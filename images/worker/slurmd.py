@@ -230,7 +230,7 @@ def main() -> None:
         own_cpus = os.environ.get("SHARED_CPUS") != "yes"
         topology = confine.read_topology() if own_cpus or conf.gres else None
         if own_cpus:
-            conf = confine.described(conf, topology, confine.allowed_cpus())
+            conf = confine.described(conf, topology, os.sched_getaffinity(0))
         found = confine.find(wanted, name, conf, run, own_cpus=own_cpus)
         log(f"what holds jobs to what they asked for: {found.said}")
         write_gres_conf(conf, vendor, topology, runner=run, log=log)
