@@ -21,7 +21,7 @@ PROGRAMS = {
     },
     "worker": {"slurmd": "images.worker.slurmd", "leave": "images.worker.leave"},
     "login": {
-        "sackd": "images.login.sackd",
+        "sackd": "images.login.sshd:sackd",
         "sshd": "images.login.sshd",
         "make-home": "images.login.make_home",
     },

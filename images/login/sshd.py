@@ -32,8 +32,8 @@ from images.common.command import Runner, run
 from images.common.files import HOST_KEY, install_secret, write_atomically
 from images.common.jail_roots import hidden
 from images.common.jail_view import LOGIN_BINDS, bind_into_jail, sssd_binds, user_volumes
-from images.common.process import become, program
-from images.common.readiness import wait_for_jail, wait_for_munge
+from images.common.process import become, program, required_env
+from images.common.readiness import wait_for_controller, wait_for_jail, wait_for_munge
 
 PAM_SERVICE: Final = Path("/etc/pam.d/sshd")
 LIMITS_FILE: Final = Path("/run/slurmstack/user-limits.conf")
@@ -161,6 +161,17 @@ def prepare(jail: Path, log: Callable[[str], None]) -> None:
     bind_into_jail(jail, (*LOGIN_BINDS, *hidden(), *sssd_binds(), *volumes), log)
     protect_cgroups(jail, run)
     Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+
+
+def sackd() -> None:
+    """Entry point of sackd: it fetches Slurm's configuration for the commands of the pod, and keeps it up to date."""
+    with program("sackd") as log:
+        user = pwd.getpwnam("slurm")
+        own_directory(RUN_SLURM, user.pw_uid, user.pw_gid)
+        controller = required_env("CONTROLLER")
+        wait_for_munge(log)
+        wait_for_controller(controller, log)
+        become(["/usr/sbin/sackd", "-D", "--conf-server", controller], log, user=user)
 
 
 def main() -> None:

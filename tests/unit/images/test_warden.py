@@ -119,14 +119,6 @@ def test_a_step_decides_for_no_other_job(kept: Kept, loaded: list[bytes]) -> Non
     assert not loaded
 
 
-def test_a_job_of_before_this_warden_has_the_time_that_who_asks_gives_it(kept: Kept) -> None:
-    kept.enter(5, "17")
-    kept.__post_init__()  # another takes its place
-    assert kept.ask(9, "end 17") == "ok later"
-    assert kept.ask(9, "end 17 now") == "ok"
-    assert kept.cells.jobs() == []
-
-
 def test_what_is_no_request_is_refused_and_logged(kept: Kept) -> None:
     for request in (
         "", "cell", "cell 17 1 1", "cell 17 1 1 1 1", "cell 17 x 1 0", "cell 17 1  0", "cell 17 1 1 1.5", "end 17 1",
