@@ -75,10 +75,6 @@ class Cells:
     def __contains__(self, job: str) -> bool:
         return job in self._made
 
-    def jobs(self) -> list[str]:
-        """The jobs that have one."""
-        return sorted(self._made)
-
     def path(self, job: str) -> Path:
         """Where a job's cell is, or would be."""
         return self._cells / job

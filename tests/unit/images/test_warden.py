@@ -131,6 +131,6 @@ def test_what_is_no_request_is_refused_and_logged(kept: Kept) -> None:
         assert not answer.startswith("ok"), request
         assert len(kept.log) == 1
         assert len(kept.log[0]) < 6000
-        assert kept.cells.jobs() == []
+        assert kept.jobs() == []
         kept.log.clear()
     assert kept.enter(5, "18").startswith("ok ")
