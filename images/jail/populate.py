@@ -27,9 +27,8 @@ from images.common.jail_roots import Filled
 from images.common.jail_view import homes_directory, open_inside
 from images.common.mountinfo import WrongFilesystemError, expect_volume, mount_points
 from images.common.process import CannotGoOnError, RefusedError, program, required_env
-from images.jail.carry import carry
+from images.jail.changes import carry, compare, read_manifest, shown, write_manifest
 from images.jail.image import fill
-from images.jail.manifest import compare, read_manifest, shown, write_manifest
 
 JAIL: Final = Path("/jail")
 STATE: Final = ".slurmstack"

@@ -37,9 +37,6 @@ JOBS: Final = Path("/tmp/jobs")
 """Each job's own directory, `NUMBER`, for its user only; it goes with the job (images/health/native/around.c). This one
 belongs to root, so that nobody can take a later job's name. The same inside the jail, whose /tmp is the pod's."""
 
-_GONE: Final = ".gone-"
-"""As in images/health/native/around.c."""
-
 _MOST_FILES: Final = 2**20
 """More than any process has open here."""
 
@@ -158,9 +155,6 @@ def make_directory(job: str, uid: int, gid: int, jobs: Path = JOBS) -> Path:
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise PermissionError(f"{jobs} is not a directory of root alone")
     directory = jobs / job
-    with contextlib.suppress(FileNotFoundError):
-        # The job was here before, and its end was not seen: an epilog removes it.
-        directory.rename(directory.with_name(f"{_GONE}{job}-{os.getpid()}"))
     directory.mkdir(mode=0o700)
     os.chown(directory, uid, gid, follow_symlinks=False)
     return directory

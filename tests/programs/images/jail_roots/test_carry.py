@@ -10,7 +10,7 @@ import pytest
 
 from images.common import jail_roots
 from images.common.process import CannotGoOnError, RefusedError
-from images.jail import carry as carry_module
+from images.jail import changes as carry_module
 from images.jail.populate import IN_PROGRESS, Wanted, populate, populate_root
 
 AS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="gives files to others")
