@@ -179,6 +179,7 @@ def carry(
             left_out += 1
             log(f"left out: {path}: there is no such path, or a link leads to it")
     if found:
+        log("looking at how much there is to carry")
         _refuse_without_room([source / path.relative_to("/") for path in found], target)
     for path in found:
         log(f"carrying {path}")
