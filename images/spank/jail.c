@@ -16,14 +16,14 @@
  * slurmstepd gives up, too, what leads out: it loads libraries from the jail (PMIx its components), which root in there
  * can put in place. The next container of the pod would trust what these could write outside.
  *
- * Each job has a view of the jail of its own, with its own /tmp and /dev/shm, which the warden makes: slurmstepd asks for
+ * Each job has a view of the jail of its own, with its own /tmp and /dev/shm, which the helper makes: slurmstepd asks for
  * it before it goes in.
  *
  * No directory is entered where there is none of that name (a worker without a jail, or a process already inside the jail),
  * and by the external step, which belongs to the node and not to the user. Nothing happens in srun, salloc and sbatch.
  *
  * Who asks for it (`srun --user-namespace`) has tasks that are not in a chroot but in namespaces of their own, so that
- * containers run in them. The warden has these made (images/worker/namespaces.py). A user may enter a user namespace that is
+ * containers run in them. The helper has these made (images/worker/namespaces.py). A user may enter a user namespace that is
  * his own, without any capability, and from there what it owns: so the task does it as the user, after all that root does.
  *
  * On nodes with GPUs it also tells the tasks where the driver's libraries and programs are: the pod's entry point has
@@ -44,14 +44,14 @@
 #include <slurm/spank.h>
 
 #include "capabilities.h"
-#include "warden.h"
+#include "helper.h"
 
 SPANK_PLUGIN(jail, 1)
 
 enum { USER, MOUNTS };
 
 static int namespaces_wanted; /* whether the step's user asked for them */
-static int namespaces[WARDEN_FILES] = { -1, -1 };
+static int namespaces[HELPER_FILES] = { -1, -1 };
 static char refusal[512] = "this worker has no jail, and so no namespaces for jobs"; /* for the task, which can tell its user */
 
 static int want_namespaces(int value, const char *argument, int remote)
@@ -75,11 +75,11 @@ enum { REFUSED = -1 };
 /* As root, before slurmstepd is in the jail. */
 static void ask_for_namespaces(uint32_t job, uid_t uid, gid_t gid)
 {
-	char request[64], answer[WARDEN_LONGEST] = "";
-	int connection = warden_connect();
+	char request[64], answer[HELPER_LONGEST] = "";
+	int connection = helper_connect();
 
 	snprintf(request, sizeof(request), "namespaces %" PRIu32 " %u %u", job, uid, gid);
-	if (connection >= 0 && warden_ask(connection, request, answer, namespaces) == 0)
+	if (connection >= 0 && helper_ask(connection, request, answer, namespaces) == 0)
 		refusal[0] = '\0';
 	else
 		snprintf(refusal, sizeof(refusal), "%.500s", answer[0] != '\0' ? answer : strerror(errno));
@@ -109,9 +109,9 @@ static void enter_namespaces(void)
 
 /*
  * Where the job's cell is, the view of the jail with a /tmp of its own (images/worker/cells.py). Returns 0 with the way
- * into the jail itself where the worker has no warden, or -1 after saying what failed.
+ * into the jail itself where the worker has no helper, or -1 after saying what failed.
  */
-static int find_cell(spank_t spank, const char *root, char cell[WARDEN_LONGEST])
+static int find_cell(spank_t spank, const char *root, char cell[HELPER_LONGEST])
 {
 	uint32_t job_id = 0;
 	uint64_t memory_mib = 0; /* of this node; 0: no limit */
@@ -119,13 +119,13 @@ static int find_cell(spank_t spank, const char *root, char cell[WARDEN_LONGEST])
 	gid_t gid = 0;
 	char request[128];
 	/* Never closed: the cell stays at least as long as this process. */
-	int connection = warden_connect();
+	int connection = helper_connect();
 
-	snprintf(cell, WARDEN_LONGEST, "%s", root);
+	snprintf(cell, HELPER_LONGEST, "%s", root);
 	if (connection < 0 && errno == ENOENT)
 		return 0;
 	if (connection < 0) {
-		slurm_error("jail: cannot reach the warden: %s", strerror(errno));
+		slurm_error("jail: cannot reach the helper: %s", strerror(errno));
 		return -1;
 	}
 	if (spank_get_item(spank, S_JOB_ID, &job_id) != ESPANK_SUCCESS
@@ -136,8 +136,8 @@ static int find_cell(spank_t spank, const char *root, char cell[WARDEN_LONGEST])
 		return -1;
 	}
 	snprintf(request, sizeof(request), "cell %" PRIu32 " %u %u %" PRIu64, job_id, uid, gid, memory_mib);
-	if (warden_ask(connection, request, cell, NULL) == 0) {
-		int *shared = dlsym(RTLD_DEFAULT, "slurmstack_warden"); /* images/common/native/devices.c */
+	if (helper_ask(connection, request, cell, NULL) == 0) {
+		int *shared = dlsym(RTLD_DEFAULT, "slurmstack_helper"); /* images/common/native/devices.c */
 
 		if (shared != NULL)
 			*shared = connection;
@@ -188,7 +188,7 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
 int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 {
 	const char *root;
-	char cell[WARDEN_LONGEST];
+	char cell[HELPER_LONGEST];
 	uint32_t step_id = 0;
 	spank_err_t error;
 	int exists;

@@ -58,7 +58,7 @@ def unmount(point: Path) -> None:
 
 
 class Cells:
-    """The cells of a worker. They are found again by a warden that takes the place of one that has ended."""
+    """The cells of a worker. They are found again by a helper that takes the place of one that has ended."""
 
     def __init__(self, jail: Path, shared_memory: int, *, cells: Path = CELLS, jobs: Path = JOBS) -> None:
         """`shared_memory`: bytes that a job may have in /dev/shm."""

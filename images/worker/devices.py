@@ -1,7 +1,7 @@
 """Which devices a job may open: programs in BPF that the kernel runs at each open(2) in a cgroup.
 
 slurmstepd makes them out of what its job was given (`ConstrainDevices`), and may not load them: that takes
-CAP_SYS_ADMIN. So the library that slurmd is started with (images/common/native/devices.c) sends them to the warden.
+CAP_SYS_ADMIN. So the library that slurmd is started with (images/common/native/devices.c) sends them to the helper.
 It takes programs of the form that Slurm writes and no other: the kernel checks what it loads, but for root it checks
 less.
 """

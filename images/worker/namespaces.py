@@ -7,7 +7,7 @@ their user's own and owns that one. They enter both by themselves, as the user, 
 
 Both are made by a process that is the user's in the end, as who makes a user namespace owns it. Whoever has that
 number could stop it or end it. So it is a process of its own, in which nothing of the pod is left to be reached by
-then, and who waits for it is one, too: the warden goes on at once.
+then, and who waits for it is one, too: the helper goes on at once.
 
 pivot_root(2) would be the way to leave the pod's file systems. containerd's list of system calls for containers lacks
 it, also for those with CAP_SYS_ADMIN. What is done here comes to the same: the pod's root goes, and the cell takes its
@@ -37,7 +37,7 @@ FILES: Final = ("user", "mnt")
 """Of /proc/PID/ns, in the order in which they are handed on."""
 
 RIGHTS: Final = ("SYS_CHROOT", "SETUID", "SETGID", "KILL")
-"""What this takes of capabilities besides the warden's others."""
+"""What this takes of capabilities besides the helper's others."""
 
 _MS_REC_PRIVATE: Final = 0x4000 | 1 << 18
 _MNT_DETACH: Final = 2
@@ -84,7 +84,7 @@ def own_namespaces() -> None:
 def make(cell: Path, owner: Owner) -> tuple[int, ...]:
     """Descriptors for new namespaces, as FILES says. Raises OSError.
 
-    For a process that waits, and ends afterwards: not for the warden itself.
+    For a process that waits, and ends afterwards: not for the helper itself.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours:
@@ -125,7 +125,7 @@ def _write_maps(child: int, owner: Owner) -> None:
 
 
 def _make_as_user(theirs: socket.socket, cell: Path, owner: Owner) -> NoReturn:
-    """The process that becomes the user's. Nothing of the warden's may be open in it by then."""
+    """The process that becomes the user's. Nothing of the helper's may be open in it by then."""
     try:
         close_all_but(theirs.fileno(), first=0)
         try:

@@ -32,7 +32,7 @@ from images.common.slurm_node import TOPOLOGY_REASON, ControllerUnreachableError
 from images.common.slurm_records import MARK, NodeRecord
 from images.common.wait import Clock, Reminder
 from images.health.local import find_local
-from images.worker import confine, job_metrics, scratch, warden
+from images.worker import confine, helper, job_metrics, scratch
 from images.worker.cells import Cells, shared_memory_size
 from images.worker.gres import write_gres_conf
 
@@ -181,7 +181,7 @@ def guard_jail(jail: Path, log: Callable[[str], None]) -> None:
     """The last of what takes SYS_ADMIN in this process."""
     seal_root(run)
     size = shared_memory_size()
-    warden.start(lambda: Cells(jail, size), log, containers=os.environ.get("CONTAINERS") == "yes")
+    helper.start(lambda: Cells(jail, size), log, containers=os.environ.get("CONTAINERS") == "yes")
 
 
 def prepare_own_root() -> None:

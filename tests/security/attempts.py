@@ -109,7 +109,7 @@ FILES: Final = (
 )  # fmt: skip
 """What root may not, nobody else may: here and below that is tried by sudo alone."""
 
-_WARDEN: Final = "$(pgrep -o -x warden)"
+_HELPER: Final = "$(pgrep -o -x helper)"
 
 _NONE_OF: Final = python(
     "import glob, sys",
@@ -126,7 +126,7 @@ _NONE_OF: Final = python(
 
 _WALK: Final = _NONE_OF.replace("ACTION", "assert os.listdir(f'{root}/PLACE') is not None")
 _CONNECT: Final = _NONE_OF.replace(
-    "ACTION", "socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET).connect(f'{root}/run/slurmstack/warden/socket')"
+    "ACTION", "socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET).connect(f'{root}/run/slurmstack/helper/socket')"
 )
 _ONE_DENIED: Final = f"{ABSENT}.*(?:{DENIED})"
 
@@ -138,14 +138,14 @@ CELLS: Final = table(
     ("see the cells of others from any process", _WALK.replace("PLACE", "run/slurmstack/cells"), _ONE_DENIED),
     ("see all jobs' directories from any process", _WALK.replace("PLACE", "tmp/jobs"), _ONE_DENIED),
     ("look into somebody's cell", "ls /proc/$BOB_PID/root/tmp/", DENIED),
-    ("ask the warden", _CONNECT, _ONE_DENIED),
-    ("look where the warden is", f"ls /proc/{_WARDEN}/root/", DENIED),
-    ("read the warden's memory", f"head -c1 /proc/{_WARDEN}/mem", DENIED),
-    ("take over the warden", syscall("ptrace(16, int(os.popen('pgrep -o -x warden').read()), 0, 0)"), DENIED),
-    ("take a file of the warden", syscall(
-        "syscall(438, libc.syscall(434, int(os.popen('pgrep -o -x warden').read()), 0), 3, 0)"
+    ("ask the helper", _CONNECT, _ONE_DENIED),
+    ("look where the helper is", f"ls /proc/{_HELPER}/root/", DENIED),
+    ("read the helper's memory", f"head -c1 /proc/{_HELPER}/mem", DENIED),
+    ("take over the helper", syscall("ptrace(16, int(os.popen('pgrep -o -x helper').read()), 0, 0)"), DENIED),
+    ("take a file of the helper", syscall(
+        "syscall(438, libc.syscall(434, int(os.popen('pgrep -o -x helper').read()), 0), 3, 0)"
     ), DENIED),
-    ("enter the warden's mounts", f"nsenter --target {_WARDEN} --mount true", DENIED),
+    ("enter the helper's mounts", f"nsenter --target {_HELPER} --mount true", DENIED),
     ("uncover the node's /tmp", "umount --lazy /tmp", MOUNT_REFUSED),
     ("look below what is mounted", syscall("syscall(428, -100, b'/', 1)"), DENIED),
     ("make /dev/shm larger", "mount -o remount,size=90% /dev/shm", MOUNT_REFUSED),
@@ -153,7 +153,7 @@ CELLS: Final = table(
     ("have the old root back", syscall("syscall(155, b'/', b'/')"), DENIED),
     where=("job",), sudo=True,
 )  # fmt: skip
-"""Each job is in a cell of its own, and the warden that makes these is for slurmd alone."""
+"""Each job is in a cell of its own, and the helper that makes these is for slurmd alone."""
 
 _FORGED: Final = """SLURM_JWT=$(python3 -c 'import base64, hmac, json, time
 enc = lambda data: base64.urlsafe_b64encode(data).rstrip(b"=").decode()
@@ -201,7 +201,7 @@ PROCESSES: Final = (
             f"{DENIED}|Bad address|Invalid argument",
         ),
     ),
-    *table(("end the warden", "kill -9 $(pgrep -x warden)", DENIED), where=("job",)),
+    *table(("end the helper", "kill -9 $(pgrep -x helper)", DENIED), where=("job",)),
 )  # fmt: skip
 
 JOBS: Final = (

@@ -23,7 +23,7 @@ from tests.slurm.sandbox import SlurmSandbox
 
 UIDS = {"alice": 25201, "bob": 25202}
 SETPCAP, SYS_ADMIN = 8, 21
-OF_WARDEN = 1 << SYS_ADMIN | 1 << 0 | 1 << 1 | 1 << 3
+OF_HELPER = 1 << SYS_ADMIN | 1 << 0 | 1 << 1 | 1 << 3
 """And CHOWN, DAC_OVERRIDE and FOWNER, to make the directories of jobs."""
 SIGPIPE, SIGXFSZ = 13, 25
 
@@ -102,15 +102,15 @@ def test_no_process_of_a_user_can_become_more_than_root_in_the_jail(cluster: Slu
 @pytest.mark.in_gate
 @pytest.mark.parametrize("pod", ["login-0", "default-0"])
 def test_the_daemons_have_given_up_what_set_the_pod_up(cluster: SlurmSandbox, scene: Scene, pod: str) -> None:
-    """Also those with whom a user talks, and slurmstepd, which loads plugins from the jail. But for the warden."""
+    """Also those with whom a user talks, and slurmstepd, which loads plugins from the jail. But for the helper."""
     done = cluster.run("cat /proc/[0-9]*/task/*/status | grep -E '^(Name|CapPrm|CapBnd)'", pod=pod)
     words = done.stdout.split()
     found = [(words[i + 1], int(words[i + 3], 16), int(words[i + 5], 16)) for i in range(0, len(words), 6)]
     has = {name for name, permitted, _ in found if permitted >> SYS_ADMIN & 1}
-    wardens = [masks for name, *masks in found if name == "warden"]
+    helpers = [masks for name, *masks in found if name == "helper"]
 
-    assert has - {"bash", "cat", "grep"} == {"login-0": set(), "default-0": {"warden"}}[pod], "and this look itself"
-    assert wardens == [[OF_WARDEN, OF_WARDEN]] * {"login-0": 0, "default-0": 2}[pod]
+    assert has - {"bash", "cat", "grep"} == {"login-0": set(), "default-0": {"helper"}}[pod], "and this look itself"
+    assert helpers == [[OF_HELPER, OF_HELPER]] * {"login-0": 0, "default-0": 2}[pod]
     assert {"login-0": "sshd", "default-0": "slurmstepd"}[pod] in done.stdout
 
 

@@ -30,7 +30,7 @@ def children() -> str:
     return Path(f"/proc/self/task/{os.getpid()}/children").read_text()
 
 
-def test_nothing_of_the_warden_s_is_open_in_the_user_s_process(notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_of_the_helper_s_is_open_in_the_user_s_process(notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Path("/etc/passwd").open() as file:
         os.set_inheritable(file.fileno(), True)
         numbers = [0, 1, 2, file.fileno()]

@@ -1,4 +1,4 @@
-"""Cells without CAP_SYS_ADMIN: the mounts of a warden are noted."""
+"""Cells without CAP_SYS_ADMIN: the mounts of a helper are noted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from images.common.jail_view import Bind, open_inside
 from images.worker import cells
 from images.worker.cells import Cells
-from images.worker.warden import Warden
+from images.worker.helper import Helper
 
 
 class FakeCellMounts:
@@ -72,7 +72,7 @@ PID = 4711
 
 @dataclass(kw_only=True)
 class Kept:
-    """A warden with what it works on."""
+    """A helper with what it works on."""
 
     directory: Path
     log: list[str] = field(default_factory=list)
@@ -81,7 +81,7 @@ class Kept:
 
     def __post_init__(self) -> None:
         self.cells = cells_in(self.directory)
-        self.warden = Warden(
+        self.helper = Helper(
             self.cells,
             self.log.append,
             cgroups_of=self._cgroups_of,
@@ -94,7 +94,7 @@ class Kept:
         return self.cgroups
 
     def ask(self, connection: int, request: str) -> str:
-        return self.warden.answer(connection, PID, request.encode())
+        return self.helper.answer(connection, PID, request.encode())
 
     def jobs(self) -> list[str]:
         """Those that have a cell."""

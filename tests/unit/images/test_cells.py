@@ -64,7 +64,7 @@ def test_a_link_in_the_jail_is_not_followed(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_cell_that_was_only_begun_is_made_anew(tmp_path: Path, mounts: FakeCellMounts) -> None:
-    """A warden that is killed in the middle leaves one in which /tmp is everybody's."""
+    """A helper that is killed in the middle leaves one in which /tmp is everybody's."""
     cell = cells_in(tmp_path).enter("17", UID, GID)
     del mounts.mounted[f"{cell}/tmp"]
 

@@ -1,4 +1,4 @@
-"""The warden: who may ask for what, and what is logged."""
+"""The helper: who may ask for what, and what is logged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from images.worker import devices
-from images.worker.warden import job_cgroups
+from images.worker.helper import job_cgroups
 from tests.unit.images.cells import GID, PID, UID, FakeCellMounts, Kept
 
 
@@ -35,15 +35,15 @@ def test_a_cell_stays_while_a_step_is_there(kept: Kept) -> None:
     """slurmstepd removes its own files last, and reaches them by the cell."""
     kept.enter(5, "17")
     kept.enter(6, "17")
-    kept.warden.closed(5)
+    kept.helper.closed(5)
     assert kept.ask(9, "end 17") == "ok later"
     assert kept.jobs() == ["17"]
     assert kept.ask(9, "end 17 now") == "ok"
     assert kept.jobs() == []
 
-    kept.warden.closed(6)
+    kept.helper.closed(6)
     kept.enter(7, "17")
-    kept.warden.closed(7)
+    kept.helper.closed(7)
     assert kept.ask(9, "end 17") == "ok"
     assert kept.jobs() == []
     assert not kept.log
@@ -69,7 +69,7 @@ def test_the_cgroup_of_the_job_of_a_slurmstepd(tmp_path: Path) -> None:
 )
 def test_root_and_a_job_without_a_cell_get_no_namespaces(kept: Kept, request_: str) -> None:
     kept.enter(5, "17")
-    assert kept.ask(6, request_), "by the warden itself: who makes them would answer later"
+    assert kept.ask(6, request_), "by the helper itself: who makes them would answer later"
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ PROGRAM = START + devices.ALLOW_ALL
 def put(kept: Kept, connection: int, *directories: Path, program: bytes = PROGRAM) -> str:
     files = [os.open(directory, os.O_RDONLY) for directory in directories]
     try:
-        return kept.warden.answer(connection, PID, b"devices " + program, files)
+        return kept.helper.answer(connection, PID, b"devices " + program, files)
     finally:
         for file in files:
             os.close(file)
@@ -103,7 +103,7 @@ def test_who_is_no_step_brings_none(kept: Kept, loaded: list[bytes]) -> None:
     kept.cgroups = kept.directory
     assert put(kept, 5, kept.directory) == "this is no step with a cgroup"
     kept.enter(5, "17")
-    kept.warden.closed(5)
+    kept.helper.closed(5)
     assert put(kept, 5, kept.directory) == "this is no step with a cgroup"
     assert not loaded
 

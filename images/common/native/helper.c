@@ -1,7 +1,7 @@
 /*
- * warden.c - see warden.h.
+ * helper.c - see helper.h.
  */
-#include "warden.h"
+#include "helper.h"
 
 #include <errno.h>
 #include <string.h>
@@ -12,9 +12,9 @@
 
 enum { MOST_SECONDS = 300 }; /* the kernel may free hundreds of GiB of a job's /dev/shm meanwhile */
 
-int warden_connect(void)
+int helper_connect(void)
 {
-	const struct sockaddr_un address = { .sun_family = AF_UNIX, .sun_path = WARDEN_SOCKET };
+	const struct sockaddr_un address = { .sun_family = AF_UNIX, .sun_path = HELPER_SOCKET };
 	const struct timeval patience = { .tv_sec = MOST_SECONDS };
 	int connection = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	int number;
@@ -31,10 +31,10 @@ int warden_connect(void)
 	return -1;
 }
 
-int warden_ask(int connection, const char *request, char answer[WARDEN_LONGEST], int *files)
+int helper_ask(int connection, const char *request, char answer[HELPER_LONGEST], int *files)
 {
-	char room[CMSG_SPACE(sizeof(int) * WARDEN_FILES)];
-	struct iovec text = { answer, WARDEN_LONGEST - 1 };
+	char room[CMSG_SPACE(sizeof(int) * HELPER_FILES)];
+	struct iovec text = { answer, HELPER_LONGEST - 1 };
 	struct msghdr message = { .msg_iov = &text, .msg_iovlen = 1 };
 	struct cmsghdr *header;
 	ssize_t length;
@@ -59,7 +59,7 @@ int warden_ask(int connection, const char *request, char answer[WARDEN_LONGEST],
 		count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
 		memcpy(files, CMSG_DATA(header), count * sizeof(int));
 	}
-	if (strncmp(answer, "ok", 2) == 0 && count == (files != NULL ? WARDEN_FILES : 0)) {
+	if (strncmp(answer, "ok", 2) == 0 && count == (files != NULL ? HELPER_FILES : 0)) {
 		memmove(answer, answer + 2 + (answer[2] == ' '), strlen(answer + 2 + (answer[2] == ' ')) + 1);
 		return 0;
 	}

@@ -1,7 +1,7 @@
-"""The warden: the one process of a worker that keeps CAP_SYS_ADMIN, and does with it what the steps of jobs need.
+"""The helper: the one process of a worker that keeps CAP_SYS_ADMIN, and does with it what the steps of jobs need.
 
 slurmd and slurmstepd have none of it, as users reach them: slurmstepd even loads libraries from the jail, which root
-in there can put in place. The warden loads nothing from the jail and takes a handful of requests, on a socket that is
+in there can put in place. The helper loads nothing from the jail and takes a handful of requests, on a socket that is
 outside of the jail and for root alone: slurmstepd connects before it goes in (images/spank/jail.c).
 
     cell JOB UID GID MIB  the way into the job's cell, which is made where there is none (images/worker/cells.py);
@@ -43,13 +43,13 @@ has ended that."""
 
 CGROUPS: Final = Path("/sys/fs/cgroup")
 
-SOCKET: Final = Path("/run/slurmstack/warden/socket")
+SOCKET: Final = Path("/run/slurmstack/helper/socket")
 
 LONGEST: Final = 64 * 1024
 """Bytes of a message: those with programs are longer than all others."""
 
 LONGEST_ANSWER: Final = 4095
-"""As images/common/native/warden.h has room for."""
+"""As images/common/native/helper.h has room for."""
 
 _RIGHTS: Final = ("SYS_ADMIN", "CHOWN", "DAC_OVERRIDE", "FOWNER")
 """To mount, and to make the directories of jobs."""
@@ -81,7 +81,7 @@ class Step:
     """Where those of the job are; None where there are none."""
 
 
-class Warden:
+class Helper:
     """Answers requests, one after the other: each takes less than a millisecond."""
 
     def __init__(
@@ -176,7 +176,7 @@ def job_cgroups(pid: int, proc: Path = Path("/proc"), mount: Path = CGROUPS) -> 
     return mount / way.parent.parent
 
 
-def serve(listening: socket.socket, warden: Warden) -> NoReturn:
+def serve(listening: socket.socket, helper: Helper) -> NoReturn:
     """Take connections for as long as this process lives."""
     with selectors.DefaultSelector() as selector:
         selector.register(listening, selectors.EVENT_READ)
@@ -185,9 +185,9 @@ def serve(listening: socket.socket, warden: Warden) -> NoReturn:
                 if key.fileobj is listening:
                     connection, _ = listening.accept()
                     selector.register(connection, selectors.EVENT_READ)
-                elif not _serve_one(_socket(key), warden):
+                elif not _serve_one(_socket(key), helper):
                     selector.unregister(key.fileobj)
-                    warden.closed(key.fd)
+                    helper.closed(key.fd)
                     _socket(key).close()
 
 
@@ -196,13 +196,13 @@ def _socket(key: selectors.SelectorKey) -> socket.socket:
     return key.fileobj
 
 
-def _serve_one(connection: socket.socket, warden: Warden) -> bool:
+def _serve_one(connection: socket.socket, helper: Helper) -> bool:
     """Answer one message. Returns whether the connection is still there."""
     with contextlib.suppress(OSError):
         data, files, _, _ = socket.recv_fds(connection, LONGEST, 1)
         try:
             if data:
-                answer = warden.answer(connection.fileno(), _peer(connection), data, files)
+                answer = helper.answer(connection.fileno(), _peer(connection), data, files)
                 # Who asks and never reads must not keep the others waiting: code of the jail may have the connection.
                 if answer:
                     connection.send(answer.encode()[:LONGEST_ANSWER], socket.MSG_DONTWAIT)
@@ -222,7 +222,7 @@ def _peer(connection: socket.socket) -> int:
 def start(
     make_cells: Callable[[], Cells], log: Callable[[str], None], path: Path = SOCKET, *, containers: bool = False
 ) -> None:
-    """Start the warden beside the daemon that this process becomes; steps may ask as soon as this returns.
+    """Start the helper beside the daemon that this process becomes; steps may ask as soon as this returns.
 
     `containers`: whether users may have namespaces of their own.
     """
@@ -240,10 +240,10 @@ def start(
 def _keep_serving(
     listening: socket.socket, make_cells: Callable[[], Cells], log: Callable[[str], None], *, containers: bool
 ) -> NoReturn:
-    """One warden after the other, should one end: who asks meanwhile waits, as the socket stays."""
+    """One helper after the other, should one end: who asks meanwhile waits, as the socket stays."""
     try:
         os.setsid()
-        libc().prctl(_PR_SET_NAME, b"warden")
+        libc().prctl(_PR_SET_NAME, b"helper")
         keep_only(*_RIGHTS, *(namespaces.RIGHTS if containers else ()))
 
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -255,11 +255,11 @@ def _keep_serving(
                 time.sleep(PAUSE)
                 continue
             if child == 0:
-                serve(listening, Warden(make_cells(), log, containers=containers))
+                serve(listening, Helper(make_cells(), log, containers=containers))
             _, status = os.waitpid(child, 0)
-            log(f"the warden ended ({os.waitstatus_to_exitcode(status)}); starting another")
+            log(f"the helper ended ({os.waitstatus_to_exitcode(status)}); starting another")
             time.sleep(PAUSE)
     except BaseException as error:  # noqa: BLE001  (this process must not go on as the daemon's start)
-        log(f"the warden cannot work: {type(error).__name__}: {error}")
+        log(f"the helper cannot work: {type(error).__name__}: {error}")
     finally:
         os._exit(1)
