@@ -1,14 +1,22 @@
-"""What is mounted in a pod, what is bound into the jail, and homes that are made there."""
+"""What is bound into the jail, homes, limits of logins, and what keeps users away from the pod's own."""
 
 from __future__ import annotations
 
 import json
 import os
 import pwd
+import resource
 from pathlib import Path
 
 import pytest
 
+from images.common.boundary import (
+    forget_configuration,
+    own_directory,
+    protect_cgroups,
+)
+from images.common.cgroups import CannotConfineError, Subtree
+from images.common.command import Result, run
 from images.common.jail_view import (
     Bind,
     JailViewError,
@@ -17,8 +25,10 @@ from images.common.jail_view import (
     user_volumes,
 )
 from images.common.mountinfo import WrongFilesystemError, expect_filesystem
+from images.common.process import CannotGoOnError
 from images.login import make_home as make_home_program
-from tests.fakes.commands import FakeMounts
+from images.login.sshd import limits_file, set_up_shares
+from tests.fakes.commands import FakeMounts, FakeRunner
 
 POD = """\
 500 400 0:40 / / rw,relatime master:1 - overlay overlay rw
@@ -135,3 +145,77 @@ def test_a_home_that_is_no_place_for_one_is_left_alone(jail: Path, monkeypatch: 
 
     assert make_home_program.main() == 0
     assert sorted(jail.rglob("*")) == before
+
+
+def test_a_limit_above_the_pod_s_own_becomes_that_as_no_login_would_work_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1, 600))
+    said: list[str] = []
+
+    text = limits_file({"nofile": 601, "cpu": 11, "nproc": 600}, said.append)
+
+    assert text.splitlines()[1:] == ["* - nofile 600", "* - cpu 10", "* - nproc 600"]
+    assert said == [
+        "login.user_limits: nofile is 600 instead of 601: more is not allowed to this pod",
+        "login.user_limits: cpu is 10 instead of 11: more is not allowed to this pod",
+    ]
+
+
+def test_without_cgroups_there_are_no_shares_and_the_log_says_why(tmp_path: Path) -> None:
+    def cannot(*_: object) -> Subtree:
+        raise CannotConfineError("the reason")
+
+    file, said = tmp_path / "shares", list[str]()
+    file.write_text("of the container's start before")
+    set_up_shares({"total_cpus": 100}, run, said.append, take=cannot, limit=lambda: None, file=file)
+
+    assert not file.exists()
+    assert said == ["users share this login node's CPU and memory as they come: the reason"]
+
+
+def test_what_took_the_place_of_a_directory_goes_and_nothing_that_it_leads_to(tmp_path: Path) -> None:
+    """Code of the pod's that an earlier container ran may have put it there."""
+    (tmp_path / "other").mkdir(mode=0o700)
+    place = tmp_path / "place"
+    place.symlink_to(tmp_path / "other")
+
+    own_directory(place, os.getuid(), os.getgid())
+
+    assert (place.is_dir(), place.is_symlink(), place.stat().st_mode & 0o7777) == (True, False, 0o755)
+    assert (tmp_path / "other").stat().st_mode & 0o7777 == 0o700
+
+
+@pytest.mark.parametrize("link", [True, False])
+def test_the_configuration_of_an_earlier_container_is_forgotten(tmp_path: Path, *, link: bool) -> None:
+    """Root in the jail may have reached it then, and Slurm's commands load the plugins that it names."""
+    cache, run = tmp_path / "conf-cache", tmp_path / "run"
+    for directory in (cache, run):
+        directory.mkdir()
+    (cache / "slurm.conf").write_text("PluginDir=/jail/home/mallory\n")
+    (cache / "scripts").mkdir()
+    (cache / "scripts/prolog").touch()
+    (cache / "elsewhere").symlink_to(tmp_path)
+    if link:
+        (run / "conf").symlink_to(cache)
+    else:
+        (run / "conf").mkdir()
+        (run / "conf/slurm.conf").touch()
+
+    forget_configuration(cache, run / "conf")
+
+    assert not list(cache.iterdir())
+    assert not list(run.rglob("slurm.conf"))
+    assert tmp_path.exists()
+
+
+def test_cgroups_are_shown_for_reading_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A runtime may mount them to be written, and root in the jail would take its job out of all limits."""
+    runner = FakeRunner()
+    protect_cgroups(tmp_path, runner)
+    assert runner.commands == [], "there are none"
+    monkeypatch.setattr(Path, "is_mount", lambda path: path == tmp_path / "sys/fs/cgroup")
+    protect_cgroups(tmp_path, runner)
+    assert runner.commands == [f"mount -o remount,bind,ro {tmp_path}/sys/fs/cgroup"]
+    with pytest.raises(CannotGoOnError, match="cannot be made read-only: denied"):
+        protect_cgroups(tmp_path, FakeRunner({"mount": Result(code=32, stderr="denied")}))
