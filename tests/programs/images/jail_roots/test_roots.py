@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,10 +17,57 @@ from images.common.jail_view import JailViewError
 from images.common.process import CannotGoOnError, RefusedError
 from images.jail import populate as roots
 from images.jail import users
-from images.jail.accounts import AccountError
-from images.jail.populate import IN_PROGRESS, MARKER
-from tests.programs.images.jail_roots.roots import ME, apply, fill, nothing_said, user
+from images.jail.accounts import AccountError, Declared, User
+from images.jail.populate import IN_PROGRESS, MARKER, Wanted, populate, populate_root
+from images.jail.users import apply_everywhere
 from tests.programs.images.mounts import run_apart
+
+ME = os.getuid() or 10001
+
+
+def nothing_said(_: str) -> None:
+    pass
+
+
+def fill(source: Path, volume: Path, name: str, version: str = "24.11-abc", release: str = "24.11") -> int:
+    if not name:
+        return populate(source, volume, version, nothing_said, frozenset({"/"}))
+    wanted = Wanted(volume=volume, name=name, version=version, release=release)
+    return populate_root(source, wanted, nothing_said, frozenset({"/"}))
+
+
+def apply(volume: Path, **users: User) -> list[str]:
+    said: list[str] = []
+    apply_everywhere(volume, Declared(users=users), said.append)
+    return said
+
+
+def user(uid: int = ME, **more: Any) -> User:
+    return User(**{"uid": uid, "gid": uid, **more})
+
+
+def passwd(root: Path) -> dict[str, str]:
+    lines = (root / "etc/passwd").read_text().splitlines()
+    return {line.split(":")[0]: line.split(":")[2] for line in lines}
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    root = tmp_path / "image"
+    for name in ("etc/skel", "home", "srv", "usr/bin", "opt", "proc/1"):
+        (root / name).mkdir(parents=True)
+    (root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/bash\n")
+    (root / "etc/group").write_text("root:x:0:\n")
+    (root / "etc/shadow").write_text("root:*:20000:0:99999:7:::\n")
+    (root / "usr/bin/tool").write_text("tool")
+    return root
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Path:
+    path = tmp_path / "volume"
+    path.mkdir()
+    return path
 
 
 def test_a_root_is_filled_beside_the_first_one_which_stays_as_it_is(source: Path, volume: Path) -> None:

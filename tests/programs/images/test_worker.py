@@ -1,16 +1,49 @@
-"""A worker's scratch when slurmd starts and when the pod leaves."""
+"""A worker with real processes and mounts: binds, scratch, namespaces for containers in jobs."""
 
 from __future__ import annotations
 
 import os
+import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from images.common.mountinfo import expect_done
 from images.common.process import CannotGoOnError
+from images.worker import namespaces
+from images.worker.namespaces import make
 from images.worker.scratch import OF_THE_MACHINE, give_back, prepare
 from tests.fakes import node_conf
 from tests.programs.images.mounts import run_apart
+
+REAL = """
+import os, sys
+from pathlib import Path
+from images.common.mountinfo import attach
+here = Path(sys.argv[1])
+for name in ("pod/inner", "jail/data", "elsewhere"):
+    (here / name).mkdir(parents=True)
+os.system(f"mount -t tmpfs inner {here}/pod/inner")
+(here / "pod/inner/deep").touch()
+target = os.open(here / "jail/data", os.O_PATH)
+(here / "jail/data").rename(here / "jail/moved")
+(here / "jail/data").symlink_to(here / "elsewhere")
+attach(here / "pod", target, recursive=True, read_only=True)
+assert (here / "jail/moved/inner/deep").exists() and not list((here / "elsewhere").iterdir())
+try:
+    (here / "jail/moved/new").touch()
+except OSError as error:
+    print(error.strerror)
+(here / "pod/new").touch()
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
+def test_what_is_held_open_is_bound_over_wherever_its_path_leads_by_now(tmp_path: Path) -> None:
+    done = run_apart(REAL, tmp_path)
+    assert (done.returncode, done.stdout) == (0, "Read-only file system\n"), done.stderr
+
 
 CONF = "CPUs=2 RealMemory=640 TmpDisk=1000 Feature=a"
 
@@ -91,3 +124,54 @@ for line in Path("/proc/self/mountinfo").read_text().splitlines():
 def test_no_program_on_it_has_its_owner_s_rights_also_where_it_is_shown_to_a_job(tmp_path: Path) -> None:
     done = run_apart(STRICT, tmp_path)
     assert done.stdout.splitlines() == ["['nodev', 'noexec', 'nosuid']"] * 2, done.stderr
+
+
+OWNER = (10001, 10002)
+
+
+@pytest.fixture
+def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What the user's process is asked for, in place of what takes rights."""
+    file = tmp_path / "notes"
+    for name in ("leave_for", "become", "own_namespaces"):
+        monkeypatch.setattr(namespaces, name, lambda *_, name=name: file.open("a").write(f"{name}\n"))
+    monkeypatch.setattr(namespaces, "_write_maps", lambda *_: None)
+    return file
+
+
+def children() -> str:
+    return Path(f"/proc/self/task/{os.getpid()}/children").read_text()
+
+
+def test_nothing_of_the_helper_s_is_open_in_the_user_s_process(notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Path("/etc/passwd").open() as file:
+        os.set_inheritable(file.fileno(), True)
+        numbers = [0, 1, 2, file.fileno()]
+        is_open = lambda number: Path(f"/proc/self/fd/{number}").exists()  # noqa: E731
+        monkeypatch.setattr(namespaces, "leave_for", lambda _: notes.write_text(f"{[*filter(is_open, numbers)]}"))
+        for number in make(Path("/cell"), OWNER):
+            os.close(number)
+    assert notes.read_text().startswith("[]")
+
+
+@pytest.mark.parametrize(
+    ("does", "told"),
+    [
+        (lambda *_: 1 / 0, "was ended"),
+        (lambda *_: os.kill(os.getpid(), signal.SIGKILL), "was ended"),
+        (lambda *_: os.kill(os.getpid(), signal.SIGSTOP), r"did not do so within 0\.3 s"),
+        (lambda *_: expect_done(-1, "become"), "cannot become"),
+    ],
+    ids=["breaks", "is ended by its user", "is stopped by its user", "may not"],
+)
+@pytest.mark.usefixtures("notes")
+def test_a_process_that_does_not_make_them_is_the_last_and_not_waited_for_long(
+    monkeypatch: pytest.MonkeyPatch, does: Callable[..., object], told: str
+) -> None:
+    monkeypatch.setattr(namespaces, "become", does)
+    monkeypatch.setattr(namespaces, "own_namespaces", lambda: pytest.fail("it goes on"))
+    monkeypatch.setattr(namespaces, "PATIENCE", 0.3)
+    before = children()
+    with pytest.raises(OSError, match=told):
+        make(Path("/cell"), OWNER)
+    assert children() == before, "and is ended"
