@@ -219,10 +219,20 @@ def _take_skeleton(root: Path, home: int, owner: Owner) -> None:
         return
     given = (f"--owner=:{owner[0]}", f"--group=:{owner[1]}", "--mode=a-s")
     pack = ["tar", "--create", "--file=-", f"--directory=/proc/self/fd/{there}", *given, "."]
-    unpack = ["tar", "--extract", "--file=-", f"--directory=/proc/self/fd/{home}", "--preserve-permissions"]
+    unpack = [
+        "tar",
+        "--extract",
+        "--file=-",
+        f"--directory=/proc/self/fd/{home}",
+        "--preserve-permissions",
+        "--numeric-owner",
+    ]
+    env = {"PATH": "/usr/bin:/bin"}  # PAM's may have what users set: TAR_OPTIONS
     try:
-        with subprocess.Popen(pack, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, pass_fds=(there,)) as packing:
-            done = subprocess.run([*unpack, "--numeric-owner"], stdin=packing.stdout, pass_fds=(home,), check=False)
+        with subprocess.Popen(
+            pack, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, pass_fds=(there,), env=env
+        ) as packing:
+            done = subprocess.run(unpack, stdin=packing.stdout, pass_fds=(home,), env=env, check=False)
     finally:
         os.close(there)
     if done.returncode:
