@@ -114,15 +114,23 @@ def bind_into_jail(
 def show(jail: Path, bind: Bind, bind_mount: Callable[..., None] = attach) -> None:
     """Bind one thing into the jail. Raises JailViewError."""
     source = Path(bind.source or bind.path)
-    target = open_inside(jail, bind.path, make=bind.make, kind="directory" if source.is_dir() else "file")
+    with held(jail, bind.path, make=bind.make, kind="directory" if source.is_dir() else "file") as target:
+        try:
+            bind_mount(source, target, recursive=bind.recursive, read_only=bind.read_only)
+        except OSError as error:
+            raise JailViewError(
+                f"cannot bind {source} to {bind.path} in the jail: {error.strerror} (the container needs CAP_SYS_ADMIN)"
+            ) from error
+
+
+@contextmanager
+def held(jail: Path, path: str, *, make: bool = False, kind: str = "directory") -> Iterator[int]:
+    """The descriptor of `open_inside`, for a while: what is open stays the same, whatever becomes of the way to it."""
+    descriptor = open_inside(jail, path, make=make, kind=kind)
     try:
-        bind_mount(source, target, recursive=bind.recursive, read_only=bind.read_only)
-    except OSError as error:
-        raise JailViewError(
-            f"cannot bind {source} to {bind.path} in the jail: {error.strerror} (the container needs CAP_SYS_ADMIN)"
-        ) from error
+        yield descriptor
     finally:
-        os.close(target)
+        os.close(descriptor)
 
 
 def open_inside(jail: Path, path: str, *, make: bool, kind: str) -> int:
@@ -175,11 +183,8 @@ def make_home(jail: Path, home: str, uid: int, gid: int, root: Path | None = Non
     target = jail / home.lstrip("/")
     if os.path.lexists(target):
         return False
-    above = open_inside(jail, str(Path(home).parent), make=True, kind="directory")
-    try:
+    with held(jail, str(Path(home).parent), make=True) as above:
         _make(above, target.name, root or jail, (uid, gid))
-    finally:
-        os.close(above)
     return True
 
 
@@ -219,19 +224,11 @@ def _take_skeleton(root: Path, home: int, owner: Owner) -> None:
         return
     given = (f"--owner=:{owner[0]}", f"--group=:{owner[1]}", "--mode=a-s")
     pack = ["tar", "--create", "--file=-", f"--directory=/proc/self/fd/{there}", *given, "."]
-    unpack = [
-        "tar",
-        "--extract",
-        "--file=-",
-        f"--directory=/proc/self/fd/{home}",
-        "--preserve-permissions",
-        "--numeric-owner",
-    ]
+    unpack = ["tar", "--extract", "--file=-", f"--directory=/proc/self/fd/{home}", "-p", "--numeric-owner"]
     env = {"PATH": "/usr/bin:/bin"}  # PAM's may have what users set: TAR_OPTIONS
+    quiet = subprocess.DEVNULL
     try:
-        with subprocess.Popen(
-            pack, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, pass_fds=(there,), env=env
-        ) as packing:
+        with subprocess.Popen(pack, stdout=subprocess.PIPE, stderr=quiet, pass_fds=(there,), env=env) as packing:
             done = subprocess.run(unpack, stdin=packing.stdout, pass_fds=(home,), env=env, check=False)
     finally:
         os.close(there)

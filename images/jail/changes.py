@@ -13,14 +13,13 @@ import os
 import stat
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, Final
 
 from images.common.files import write_atomically
 from images.common.jail_roots import ROOTS, SHARED
-from images.common.jail_view import JailViewError, open_inside
+from images.common.jail_view import JailViewError, held
 from images.common.process import CannotGoOnError, RefusedError
 
 SECONDS: Final = 300
@@ -170,8 +169,8 @@ def carry(
     left_out, found = 0, []
     for path in map(PurePosixPath, paths):
         try:
-            os.close(open_inside(source, str(path.parent), make=False, kind="directory"))
-            there = os.path.lexists(source / path.relative_to("/"))
+            with held(source, str(path.parent)):
+                there = os.path.lexists(source / path.relative_to("/"))
         except JailViewError:
             there = False
         found += [path] if there else []
@@ -183,7 +182,7 @@ def carry(
         _refuse_without_room([source / path.relative_to("/") for path in found], target)
     for path in found:
         log(f"carrying {path}")
-        with _opened(source, path.parent, make=False) as old, _opened(target, path.parent, make=True) as new:
+        with held(source, str(path.parent)) as old, held(target, str(path.parent), make=True) as new:
             left_out += _copy(old, new, path, _unchanged(source, path, was or {}), log, image_wins=was is None)
         for above in (above for above in path.parents if above.name):
             _take_attributes(source, target, above)
@@ -191,19 +190,9 @@ def carry(
     return left_out
 
 
-@contextmanager
-def _opened(root: Path, path: PurePosixPath, *, make: bool) -> Iterator[int]:
-    """A directory of a root that stays the same, whatever users make of the way to it meanwhile."""
-    descriptor = open_inside(root, str(path), make=make, kind="directory")
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
 def _take_attributes(source: Path, target: Path, path: PurePosixPath) -> None:
     """Owner and mode of a directory above a path: they keep others away."""
-    with _opened(source, path, make=False) as old, _opened(target, path, make=False) as new:
+    with held(source, str(path)) as old, held(target, str(path)) as new:
         status, copy = os.fstat(old), Path(f"/proc/self/fd/{new}")
         os.chown(copy, status.st_uid, status.st_gid)
         copy.chmod(stat.S_IMODE(status.st_mode))

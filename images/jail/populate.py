@@ -24,7 +24,7 @@ from typing import Any, Final
 from images.common import jail_roots
 from images.common.files import write_atomically
 from images.common.jail_roots import Filled
-from images.common.jail_view import homes_directory, open_inside
+from images.common.jail_view import held, homes_directory
 from images.common.mountinfo import WrongFilesystemError, expect_volume, mount_points
 from images.common.process import CannotGoOnError, RefusedError, program, required_env
 from images.jail.changes import carry, compare, read_manifest, shown, write_manifest
@@ -199,16 +199,13 @@ def _carry(wanted: Wanted, log: Log) -> int:
 
 def _mark(root: Path, version: str) -> None:
     """Last of all: what pods wait for. Whoever is root in a root that is whole already can have put links there."""
-    descriptor = open_inside(root, STATE, make=True, kind="directory")
-    state = Path(f"/proc/self/fd/{descriptor}")
-    marker = state / Path(MARKER).name
-    try:
+    with held(root, STATE, make=True) as descriptor:
+        state = Path(f"/proc/self/fd/{descriptor}")
+        marker = state / Path(MARKER).name
         if not os.path.lexists(marker):
             content = {"version": version, "time": datetime.now(UTC).isoformat(timespec="seconds")}
             write_atomically(marker, json.dumps(content) + "\n")
         (state / Path(IN_PROGRESS).name).unlink(missing_ok=True)
-    finally:
-        os.close(descriptor)
 
 
 def empty_root(volume: Path, name: str, log: Log) -> None:

@@ -21,7 +21,7 @@ from typing import Final
 from images.common import jail_roots
 from images.common.boundary import own_directory
 from images.common.files import read_untrusted, write_atomically
-from images.common.jail_view import homes_directory, make_home, open_inside
+from images.common.jail_view import held, homes_directory, make_home
 from images.common.mountinfo import expect_volume
 from images.common.process import CannotGoOnError, program
 from images.common.readiness import ACCOUNTS_MARKER, HOMES_APART
@@ -138,11 +138,8 @@ def _inside(jail: Path, path: str, *, make: bool = False) -> Iterator[Path]:
 
     Raises JailViewError where a link is on the way: it could lead into another root.
     """
-    descriptor = open_inside(jail, path, make=make, kind="directory")
-    try:
+    with held(jail, path, make=make) as descriptor:
         yield Path(f"/proc/self/fd/{descriptor}")
-    finally:
-        os.close(descriptor)
 
 
 def read_declared(path: Path) -> Declared:

@@ -14,11 +14,10 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from images.common.jail_view import Bind, open_inside, show
+from images.common.jail_view import Bind, held, show
 from images.common.mountinfo import attach, expect_done, libc, mount_points
 
 CELLS: Final = Path("/run/slurmstack/cells")
@@ -112,10 +111,12 @@ class Cells:
         return found
 
     def _fill(self, cell: Path, temporary: Path, memory_mib: int) -> None:
-        self._at(cell, "", lambda target: attach(self._jail, target, recursive=True))
+        with held(cell, "") as target:
+            attach(self._jail, target, recursive=True)
         show(cell, Bind(path="/tmp", source=str(temporary)))
         size = self._memory_size(memory_mib)
-        self._at(cell, SHARED_MEMORY, lambda target: mount_memory(target, size))
+        with held(cell, SHARED_MEMORY) as target:
+            mount_memory(target, size)
 
     def _memory_size(self, memory_mib: int) -> int:
         """Bytes of /dev/shm.
@@ -126,14 +127,6 @@ class Cells:
         if memory_mib <= 0:
             return self._shared_memory
         return min(self._shared_memory, max(LEAST_FILES, memory_mib * _MIB - KEPT_FOR_STEPS))
-
-    @staticmethod
-    def _at(root: Path, path: str, mount: Callable[[int], None]) -> None:
-        target = open_inside(root, path, make=False, kind="directory")
-        try:
-            mount(target)
-        finally:
-            os.close(target)
 
     def _clear(self, cell: Path) -> None:
         with contextlib.suppress(OSError):  # nothing was mounted yet
