@@ -203,7 +203,8 @@ def _refuse_without_room(paths: Sequence[Path], target: Path) -> None:
         ["du", "--summarize", "--total", "--block-size=1", *map(str, paths)],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, errors="replace", check=False,
     )  # fmt: skip
-    needed, room = int(du.stdout.splitlines()[-1].split()[0]), os.statvfs(target)
+    # Without a word where somebody moves things meanwhile: then tar finds out.
+    needed, room = int(du.stdout.split()[-2]) if du.stdout else 0, os.statvfs(target)
     free = (room.f_bavail - room.f_blocks // _KEPT_FREE) * room.f_frsize
     if needed > free:
         raise RefusedError(
