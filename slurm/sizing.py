@@ -12,7 +12,7 @@ from config.sections.workers import WorkerPool
 MEBIBYTE = 2**20
 
 SLURMD_MEMORY_MIB = 128
-"""Memory kept back in slurmd's container for slurmd, the warden and, where jobs have no cgroups, one slurmstepd per
+"""Memory kept back in slurmd's container for slurmd, the helper and, where jobs have no cgroups, one slurmstepd per
 running step. Measured in a local worker: slurmd 9 MiB, each slurmstepd 9 to 13 MiB. munged and SSSD have containers of
 their own, whose memory Kubernetes counts beside the pool's."""
 

@@ -213,7 +213,7 @@ class Gpus(Section):
     vendor: Literal["nvidia", "amd"] = "nvidia"
     """Whose they are. Those of AMD have no health checks."""
     type: GpuType | None = None
-    """Their type in Slurm, for `--gpus=h100:1`; of NVIDIA's a part of the name that the driver gives. Default: what the
+    """Their type in Slurm, for `--gpus=h100:1`; nobody compares it with what the driver calls them. Default: what the
     platform's name tells, where the cloud makes the machines, else none."""
     mig: dict[MigProfile, Annotated[int, Field(ge=1, le=7 * MAX_GPUS, strict=True)]] = Field(default_factory=dict)
     """Profile -> instances of one node, where NVIDIA's GPUs are divided (MIG): `{1g.10gb: 56}`. All of them have to be,

@@ -6,7 +6,7 @@ reach by it; some container runtimes mount it writable when they are told to. Wh
 limits that Kubernetes has set above.
 
     /                                   the container, with Kubernetes' limits
-    /slurmd                             slurmd, the warden, and what kubelet starts in the container
+    /slurmd                             slurmd, the helper, and what kubelet starts in the container
     /system.slice/NODE_slurmstepd.scope all jobs, with the memory that the node has for them; Slurm's own name
     .../job_1/step_0/user/task_0        a task, made by slurmstepd
 

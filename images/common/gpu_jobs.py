@@ -6,11 +6,10 @@ part (MIG) with its instance behind it: `3.1`.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -23,7 +22,7 @@ SHOWN: Final = Path("/run/slurmstack/gpu-jobs")
 each has its own GPUs."""
 
 OWN: Final = Path("/run/slurmstack/node/gpu-jobs")
-"""What this pod knows: its GPUs, and a file for each job. For root alone."""
+"""What this pod knows of its GPUs. For root alone."""
 
 _GPUS: Final = "gpus.json"
 
@@ -41,50 +40,33 @@ class GpuJobs:
         `gpus`: names in Slurm's order; none: they are not NVIDIA's, or there are none.
         """
         self.own.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for path in self.own.iterdir():
-            path.unlink()
         write_atomically(self.own / _GPUS, json.dumps(list(gpus)))
-        self._show()
+        for directory in (self.shown, self.shown / "dcgm") if gpus else ():
+            own_directory(directory)
+        for name in gpus:
+            (self.shown / "dcgm" / name).unlink(missing_ok=True)
 
     def begin(self, job: str, numbers: Sequence[int]) -> None:
         """A job gets the GPUs of these numbers, which are Slurm's."""
-        if numbers and (self.own / _GPUS).exists():
-            write_atomically(self._file(job), json.dumps(list(numbers)), sync=False)
-            self._show()
+        self._change(lambda number, jobs: [*(one for one in jobs if one != job), *([job] if number in numbers else [])])
 
     def end(self, job: str) -> None:
         """A job has left its GPUs."""
-        if self._file(job).exists():
-            self._file(job).unlink(missing_ok=True)
-            self._show()
+        self._change(lambda _, jobs: [one for one in jobs if one != job])
 
-    def _file(self, job: str) -> Path:
-        if not job.isdigit():
-            raise ValueError(f"{job!r} is no job's number")
-        return self.own / job
-
-    def _show(self) -> None:
-        """From all that is known, so that what went wrong for one job is mended with the next."""
+    def _change(self, jobs_of: Callable[[int, Sequence[str]], Sequence[str]]) -> None:
+        if not (self.own / _GPUS).exists():
+            return
         descriptor = os.open(self.own, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)  # jobs begin and end at the same time
-            gpus, jobs = json.loads((self.own / _GPUS).read_text(encoding="utf-8")), self._jobs()
-            if gpus:
-                own_directory(self.shown)
-                own_directory(self.shown / "dcgm")
-            for number, name in enumerate(gpus):
-                having = "".join(f"{job}\n" for job, numbers in jobs.items() if number in numbers)
-                if having:
-                    write_atomically(self.shown / "dcgm" / name, having, sync=False)
-                else:
-                    (self.shown / "dcgm" / name).unlink(missing_ok=True)
+            for number, name in enumerate(json.loads((self.own / _GPUS).read_text(encoding="utf-8"))):
+                file = self.shown / "dcgm" / name
+                before = file.read_text(encoding="utf-8").split() if file.exists() else []
+                after = jobs_of(number, before)
+                if not after:
+                    file.unlink(missing_ok=True)
+                elif after != before:
+                    write_atomically(file, "".join(f"{job}\n" for job in after), sync=False)
         finally:
             os.close(descriptor)
-
-    def _jobs(self) -> dict[str, list[int]]:
-        """Job -> the numbers of its GPUs, the oldest first."""
-        jobs = {}
-        for name in sorted((path.name for path in self.own.iterdir() if path.name.isdigit()), key=int):
-            with contextlib.suppress(FileNotFoundError):  # it has just ended
-                jobs[name] = json.loads(self._file(name).read_text(encoding="utf-8"))
-        return jobs

@@ -11,7 +11,7 @@ from pathlib import Path
 
 LIBRARY = Path("/usr/lib/slurmstack")
 PROGRAMS = {
-    "common": {"munged": "images.common.munged", "sssd": "images.common.sssd"},
+    "common": {"munged": "images.common.sidecars:munged", "sssd": "images.common.sidecars:sssd"},
     "controller": {
         "slurmctld": "images.controller.slurmctld",
         "config-agent": "images.controller.config_agent",
@@ -20,7 +20,7 @@ PROGRAMS = {
     },
     "worker": {"slurmd": "images.worker.slurmd", "leave": "images.worker.leave"},
     "login": {
-        "sackd": "images.login.sackd",
+        "sackd": "images.login.sshd:sackd",
         "sshd": "images.login.sshd",
         "make-home": "images.login.make_home",
     },
@@ -50,12 +50,12 @@ PROGRAMS = {
     "jail": {
         "populate": "images.jail.populate",
         "users": "images.jail.users",
-        "roots": "images.jail.roots",
+        "roots": "images.jail.populate:roots",
         "seff": "images.jail.seff",
         "install-packages": "images.jail.packages",
     },
 }
-"""Folder below images/ -> program -> the module whose main() it runs."""
+"""Folder below images/ -> program -> the module whose main() it runs, or `MODULE:FUNCTION`."""
 
 LINKED = {
     "health": ("/usr/lib/slurmstack/around-job", ("health-prolog", "health-epilog")),
@@ -86,9 +86,9 @@ LAUNCHER = """\
 import sys
 
 sys.path.insert(0, "{library}")
-from {module} import main
+from {module} import {function}
 
-sys.exit(main())
+sys.exit({function}())
 """
 
 
@@ -98,9 +98,10 @@ def install_programs(folder: str, root: Path) -> list[Path]:
     directory.mkdir(parents=True, exist_ok=True)
     written = []
     options = "-I" if folder in WITH_PACKAGES else "-IS"
-    for program, module in PROGRAMS[folder].items():
+    for program, main in PROGRAMS[folder].items():
         path = directory / program
-        path.write_text(LAUNCHER.format(options=options, library=LIBRARY, module=module))
+        module, _, function = main.partition(":")
+        path.write_text(LAUNCHER.format(options=options, library=LIBRARY, module=module, function=function or "main"))
         path.chmod(0o755)
         written.append(path)
     called, names = LINKED.get(folder, ("", ()))

@@ -17,14 +17,6 @@ LOCKED: Final = "!"
 NO_PASSWORD: Final = "*"  # noqa: S105 - no password at all
 """No password matches, but keys do: sshd without PAM refuses accounts that are locked with `!`."""
 
-EXPIRED: Final = "1"
-"""Day on which a locked account expired. sshd itself refuses what is locked with `!`, but leaves that to PAM where it
-uses PAM, and PAM goes by this."""
-
-FIRST_ID: Final = 1000
-LAST_ID: Final = 59999
-"""Numbers outside belong to the system."""
-
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 
 
@@ -51,12 +43,6 @@ class User:
     ssh_authorized_keys: tuple[str, ...] = ()
     sudo: bool = False
 
-    def __post_init__(self) -> None:
-        """Raise TypeError: what was declared once is read where whoever is root in the jail can write."""
-        _expect_number(self.uid, self.gid)
-        if not all(isinstance(word, str) for word in (self.shell, *self.groups, *self.ssh_authorized_keys)):
-            raise TypeError("shell, groups and ssh_authorized_keys are texts")
-
     @staticmethod
     def from_json(value: Mapping[str, object]) -> User:
         """From one entry of users.json."""
@@ -69,32 +55,12 @@ class User:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
-    """A group as declared. Who is in it is said by the users."""
-
-    gid: int
-
-    def __post_init__(self) -> None:
-        """Raise TypeError."""
-        _expect_number(self.gid)
-
-
-def _expect_number(*numbers: object) -> None:
-    for number in numbers:
-        if type(number) is not int or not 0 <= number < 2**32:
-            raise TypeError("uid and gid are numbers of 32 bits")
-
-
-@dataclass(frozen=True, kw_only=True)
 class Declared:
     """What a stack file says, or said at the last run."""
 
     users: Mapping[str, User] = field(default_factory=dict)
-    groups: Mapping[str, Group] = field(default_factory=dict)
-
-    def members(self, group: str) -> list[str]:
-        """The users that name a group."""
-        return sorted(name for name, user in self.users.items() if group in user.groups)
+    groups: Mapping[str, int] = field(default_factory=dict)
+    """The gid of each. Who is in it is said by the users."""
 
 
 @dataclass
@@ -170,10 +136,10 @@ def conflicts(
     """
     found = []
     uids, known_gids = accounts.passwd.numbers(), accounts.group.numbers()
-    for name, group in sorted(declared.groups.items()):
-        who, holder = ("group", name, group.gid), known_gids.get(group.gid)
+    for name, gid in sorted(declared.groups.items()):
+        who, holder = ("group", name, gid), known_gids.get(gid)
         found += _number_conflict(who, holder, accounts.group, is_ours=name in ours.groups)
-    gids = {*known_gids, *(group.gid for group in declared.groups.values())}
+    gids = {*known_gids, *declared.groups.values()}
     for name, user in sorted(declared.users.items()):
         who, holder = ("user", name, user.uid), uids.get(user.uid)
         found += _number_conflict(who, holder, accounts.passwd, is_ours=name in ours.users)
@@ -183,7 +149,7 @@ def conflicts(
         elif user.gid not in gids and name in declared.groups:
             found.append(
                 f"user {name}: the own group would have gid {user.gid}, but the group {name} is declared with gid "
-                f"{declared.groups[name].gid}; give one of them another name"
+                f"{declared.groups[name]}; give one of them another name"
             )
         found += [
             f"user {name}: the group {wanted} is neither declared nor in the jail; add it to slurmstack:groups, or "
@@ -205,22 +171,16 @@ def _number_conflict(who: tuple[str, str, int], holder: str | None, table: Table
     return found
 
 
-def apply(
-    accounts: Accounts, declared: Declared, ours: Declared, today: int, elsewhere: frozenset[str] = frozenset()
-) -> Accounts:
+def apply(accounts: Accounts, declared: Declared, ours: Declared, today: int) -> Accounts:
     """The account files with what is declared in, and users of `ours` that are no longer declared locked.
 
     Declared groups have exactly the declared members. Any other group keeps the members that somebody added by hand,
-    and loses those whom `ours` had put there. `today`: days since 1970. Raises AccountError and leaves its arguments
-    as they are.
+    and loses those whom `ours` had put there. `today`: days since 1970. There are no conflicts.
     """
-    problems = conflicts(accounts, declared, ours, elsewhere)
-    if problems:
-        raise AccountError("\n".join(problems))
     result = accounts.copy()
-    for name, group in sorted(declared.groups.items()):
+    for name, gid in sorted(declared.groups.items()):
         if result.group.find(name) is None:
-            _add_group(result, name, group.gid)
+            _add_group(result, name, gid)
     gids = set(result.group.numbers())
     for name, user in sorted(declared.users.items()):
         if user.gid not in gids:
@@ -229,15 +189,25 @@ def apply(
         _put_user(result, name, user, today)
     for name in sorted(set(ours.users) - set(declared.users)):
         _lock(result, name)
-    for name in sorted({*declared.users, *ours.users}):
-        wanted = set(declared.users[name].groups) if name in declared.users else set()
-        had = set(ours.users[name].groups) if name in ours.users else set()
-        for group_name in sorted(wanted | had):
-            _set_member(result, group_name, name, member=group_name in wanted)
-    for name in sorted(declared.groups):
-        _set_members(result, name, declared.members(name))
-    _expire_locked(result, declared)
+    for name in sorted({*declared.groups, *_named(declared), *_named(ours)}):
+        _set_members(result, name, declared, ours)
     return result
+
+
+def _named(declared: Declared) -> set[str]:
+    """Groups that users name."""
+    return {group for user in declared.users.values() for group in user.groups}
+
+
+def _set_members(accounts: Accounts, group: str, declared: Declared, ours: Declared) -> None:
+    members = sorted(name for name, user in declared.users.items() if group in user.groups)
+    of_ours = {name for name, user in ours.users.items() if group in user.groups}
+    for table in (accounts.group, accounts.gshadow):
+        found = table.find(group)
+        if found is not None and len(found) > 3:
+            by_hand = [name for name in found[3].split(",") if name and name not in {*members, *of_ours}]
+            kept = [] if group in declared.groups else by_hand
+            table.put([*found[:3], ",".join([*kept, *members])])
 
 
 def _put_user(accounts: Accounts, name: str, user: User, today: int) -> None:
@@ -248,8 +218,9 @@ def _put_user(accounts: Accounts, name: str, user: User, today: int) -> None:
     if shadow is None:
         accounts.shadow.put([name, NO_PASSWORD, str(today), "0", "99999", "7", "", "", ""])
     elif shadow[1].startswith(LOCKED):
-        # Declared again after it was locked. A password that a user set by hand (for sudo) is left alone.
-        expires = "" if shadow[7:8] == [EXPIRED] else "".join(shadow[7:8])
+        # Declared again after it was locked. A password that a user set by hand (for sudo) is left alone. Earlier
+        # versions have let locked accounts expire on the first day.
+        expires = "" if shadow[7:8] == ["1"] else "".join(shadow[7:8])
         unlocked = shadow[1].lstrip(LOCKED) or NO_PASSWORD
         accounts.shadow.put([name, unlocked, *shadow[2:7], expires, *shadow[8:]])
 
@@ -262,34 +233,6 @@ def _lock(accounts: Accounts, name: str) -> None:
         accounts.shadow.put([name, LOCKED, *shadow[2:]])
 
 
-def _expire_locked(accounts: Accounts, declared: Declared) -> None:
-    """Let accounts that are locked and have no shell be expired, too: those of this run, and of earlier versions."""
-    for row in accounts.passwd.rows:
-        if len(row) < 7 or row[0] in declared.users or row[6] != NOLOGIN or not _is_number(row[2]):
-            continue
-        if not FIRST_ID <= int(row[2]) <= LAST_ID:
-            continue
-        shadow = accounts.shadow.find(row[0])
-        if shadow is not None and len(shadow) > 8 and shadow[1].startswith(LOCKED):
-            accounts.shadow.put([*shadow[:7], EXPIRED, *shadow[8:]])
-
-
 def _add_group(accounts: Accounts, name: str, gid: int) -> None:
     accounts.group.put([name, "x", str(gid), ""])
     accounts.gshadow.put([name, "!", "", ""])
-
-
-def _set_member(accounts: Accounts, group: str, user: str, *, member: bool) -> None:
-    for table in (accounts.group, accounts.gshadow):
-        found = table.find(group)
-        if found is None or len(found) < 4:
-            continue
-        members = [name for name in found[3].split(",") if name and name != user]
-        table.put([*found[:3], ",".join([*members, user] if member else members)])
-
-
-def _set_members(accounts: Accounts, group: str, members: list[str]) -> None:
-    for table in (accounts.group, accounts.gshadow):
-        found = table.find(group)
-        if found is not None and len(found) >= 4:
-            table.put([*found[:3], ",".join(members)])

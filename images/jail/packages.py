@@ -56,8 +56,6 @@ path-exclude=/usr/lib/*-linux-gnu/libnvidia-c[!o]*.so*
 path-exclude=/usr/lib/*-linux-gnu/libnvidia-co[!n]*.so*
 """
 
-_ONE_LINE: Final = re.compile(r"^(deb(?:-src)?\s+(?:\[[^\]]*\]\s+)?\S+\s+(\S+)\s+)(.+)$")
-
 Runner = Callable[[Sequence[str]], str]
 """Runs a command to its end and returns what it wrote to its standard output."""
 
@@ -100,33 +98,14 @@ def missing(names: Iterable[str], run: Runner) -> list[str]:
 
 def with_components(text: str, suite: str) -> str:
     """A list of apt's sources, of either form, with what CUDA is in added to Debian's own."""
-    if not re.search(r"^Types:", text, re.MULTILINE | re.IGNORECASE):
-        return "".join(_line_with(line, suite) for line in text.splitlines(keepends=True))
-    return "\n\n".join(_stanza_with(stanza, suite) for stanza in text.split("\n\n"))
 
+    def extended(found: re.Match[str]) -> str:
+        return found[0] + "".join(f" {name}" for name in COMPONENTS if name not in found[0].split())
 
-def _line_with(line: str, suite: str) -> str:
-    found = _ONE_LINE.match(line)
-    if found is None or found[2].partition("-")[0] != suite:
-        return line
-    return found[1] + _extended(found[3]) + line[found.end() :]
-
-
-def _stanza_with(stanza: str, suite: str) -> str:
-    suites = re.search(r"^Suites:(.*)$", stanza, re.MULTILINE | re.IGNORECASE)
-    if suites is None or not any(name.partition("-")[0] == suite for name in suites[1].split()):
-        return stanza
-    return re.sub(
-        r"^(Components: *)(.*)$",
-        lambda found: found[1] + _extended(found[2]),
-        stanza,
-        flags=re.MULTILINE | re.IGNORECASE,
-    )
-
-
-def _extended(components: str) -> str:
-    present = components.split()
-    return " ".join([*present, *(name for name in COMPONENTS if "main" in present and name not in present)])
+    text = re.sub(rf"^deb(?:-src)?\s.*\s{suite}\S*\s.*\bmain\b.*$", extended, text, flags=re.MULTILINE)
+    if not re.search(rf"^Suites:.*\b{suite}", text, re.MULTILINE | re.IGNORECASE):
+        return text
+    return re.sub(r"^Components:.*\bmain\b.*$", extended, text, flags=re.MULTILINE | re.IGNORECASE)
 
 
 def _stand_in(work: Path, run: Runner) -> str:

@@ -14,19 +14,19 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
 from images.common import jail_roots
 from images.common.boundary import own_directory
 from images.common.files import read_untrusted, write_atomically
-from images.common.jail_view import homes_directory, make_home, open_inside
+from images.common.jail_view import held, homes_directory, make_home
 from images.common.mountinfo import expect_volume
 from images.common.process import CannotGoOnError, program
 from images.common.readiness import ACCOUNTS_MARKER, HOMES_APART
 from images.common.wait import wait_for
-from images.jail.accounts import AccountError, Accounts, Declared, Group, Table, User, apply, conflicts, is_name
+from images.jail.accounts import AccountError, Accounts, Declared, Table, User, apply, conflicts, is_name
 
 JAIL: Final = Path("/jail")
 STATE: Final = ".slurmstack"
@@ -81,11 +81,11 @@ def apply_everywhere(volume: Path, declared: Declared, log: Callable[[str], None
         for name, jail in roots.items():
             with _telling(name):
                 locks.enter_context(account_lock(jail))
-        known = {name: _read_accounts(jail) for name, jail in roots.items()}
-        groups = frozenset(row[0] for accounts in known.values() for row in accounts.group.rows)
-        problems = _of_removed(volume, declared)
-        for name, jail in roots.items():
-            found = conflicts(known[name], declared, read_record(jail), groups)
+        known = {name: (_read_accounts(jail), read_record(jail)) for name, jail in roots.items()}
+        groups = frozenset(row[0] for accounts, _ in known.values() for row in accounts.group.rows)
+        problems = []
+        for name, (accounts, ours) in known.items():
+            found = conflicts(accounts, declared, ours, groups)
             problems += [f"{jail_roots.called(name)}: {line}" if len(roots) > 1 else line for line in found]
         if problems:
             raise AccountError("\n".join(problems))
@@ -93,7 +93,7 @@ def apply_everywhere(volume: Path, declared: Declared, log: Callable[[str], None
             if len(roots) > 1:
                 log(f"{jail_roots.called(name)}:")
             with _telling(name):
-                apply_users(jail, declared, log, volume=volume, homes=homes, elsewhere=groups)
+                _apply(jail, declared, log, *known[name], volume=volume, homes=homes)
             with _inside(jail, STATE, make=True) as state:
                 where = "" if homes is None else json.dumps(HOMES_APART)
                 write_atomically(state / ACCOUNTS_MARKER.name, where, mode=0o644)
@@ -107,29 +107,6 @@ def _telling(name: str) -> Iterator[None]:
     except OSError as error:
         what = [Path(str(path)).name for path in (error.filename2 or error.filename,) if path]
         raise CannotGoOnError(": ".join([jail_roots.called(name), *what, error.strerror or str(error)])) from error
-
-
-def numbers_of(jail: Path) -> dict[str, dict[int, str]]:
-    """Numbers of all users and groups that a root has, and had from us. Raises AccountError, JailViewError."""
-    ours, there = read_record(jail), _read_accounts(jail)
-    users = {user.uid: name for name, user in ours.users.items()} | there.passwd.numbers()
-    groups = {group.gid: name for name, group in ours.groups.items()} | there.group.numbers()
-    return {"users": users, "groups": groups}
-
-
-def _of_removed(volume: Path, declared: Declared) -> list[str]:
-    """Conflicts with numbers that users and groups had in roots that are gone."""
-    users = {f"user {name}: uid": (name, user.uid) for name, user in declared.users.items()}
-    groups = {f"group {name}: gid": (name, group.gid) for name, group in declared.groups.items()}
-    found = []
-    for kind, wanted in (("users", users), ("groups", groups)):
-        kept = jail_roots.kept_numbers(volume, kind)
-        found += [
-            f"{who} {number} was that of {kept[number]} in a root that was removed; files carry that number"
-            for who, (name, number) in sorted(wanted.items())
-            if kept.get(number, name) != name
-        ]
-    return found
 
 
 @contextmanager
@@ -161,11 +138,8 @@ def _inside(jail: Path, path: str, *, make: bool = False) -> Iterator[Path]:
 
     Raises JailViewError where a link is on the way: it could lead into another root.
     """
-    descriptor = open_inside(jail, path, make=make, kind="directory")
-    try:
+    with held(jail, path, make=make) as descriptor:
         yield Path(f"/proc/self/fd/{descriptor}")
-    finally:
-        os.close(descriptor)
 
 
 def read_declared(path: Path) -> Declared:
@@ -189,37 +163,36 @@ def _declared(content: bytes, path: Path) -> Declared:
         document = json.loads(content)
         return Declared(
             users={name: User.from_json(value) for name, value in (document.get("users") or {}).items()},
-            groups={name: Group(**value) for name, value in (document.get("groups") or {}).items()},
+            groups={name: int(value["gid"]) for name, value in (document.get("groups") or {}).items()},
         )
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise AccountError(f"{path}: {error}") from error
 
 
-def apply_users(
+def _apply(
     jail: Path,
     declared: Declared,
     log: Callable[[str], None],
+    before: Accounts,
+    ours: Declared,
     *,
-    volume: Path | None = None,
-    homes: Path | None = None,
-    elsewhere: frozenset[str] = frozenset(),
+    volume: Path,
+    homes: Path | None,
 ) -> None:
-    """Make a root's accounts, homes, keys and sudo rights what is declared. Raises AccountError before any change.
+    """Make a root's accounts, homes, keys and sudo rights what is declared.
 
-    `volume`: where homes are, if not in the root itself; `homes`: those of /home, if on a volume of their own.
-    `elsewhere`: groups that other roots have.
+    `ours`: what the run before declared. `volume`: where homes are; `homes`: those of /home, if on their own volume.
     """
-    ours = read_record(jail)
-    before = _read_accounts(jail)
-    after = apply(before, declared, ours, int(time.time() // 86400), elsewhere)
+    after = apply(before, declared, ours, int(time.time() // 86400))
     # Whoever is root in the jail can write the record: a name with slashes would lead out of the keys' directory.
     removed = {name for name in set(ours.users) - set(declared.users) if is_name(name)}
     # Recorded first: a run that is interrupted still knows later whom it made.
-    _write_record(jail, _both(ours, declared))
+    both = Declared(users={**declared.users, **ours.users}, groups={**declared.groups, **ours.groups})
+    _write_record(jail, both)
     _write_accounts(jail, before, after)
     for name, user in sorted(declared.users.items()):
         row = after.passwd.find(name)
-        _make_home(jail, volume or jail, homes, row[5] if row else f"/home/{name}", user)
+        _make_home(jail, volume, homes, row[5] if row else f"/home/{name}", user)
     _write_keys(jail, declared.users, removed=removed)
     _write_sudoers(jail, declared.users)
     _write_record(jail, declared)
@@ -232,15 +205,11 @@ def _tell(declared: Declared, ours: Declared, after: Accounts, log: Callable[[st
     for name in sorted(set(ours.users) - set(declared.users)):
         if is_name(name):
             log(f"user {name} is no longer declared: locked; the files in /home/{name} stay")
-    for name, user in sorted(declared.users.items()):
-        for group in user.groups:
-            if after.group.find(group) is None:
-                log(
-                    f"the group {group} is not in this root yet: {name} is in it when it was installed and this ran "
-                    "again"
-                )
+    absent = {group for user in declared.users.values() for group in user.groups if after.group.find(group) is None}
+    for group in sorted(absent):
+        log(f"the group {group} is not in this root yet: its members are when it was installed and this ran again")
     for name in sorted(filter(is_name, set(ours.groups) - set(declared.groups))):
-        log(f"group {name} is no longer declared: it stays, as files belong to its number {ours.groups[name].gid}")
+        log(f"group {name} is no longer declared: it stays, as files belong to its number {ours.groups[name]}")
     log(f"{len(declared.users)} users and {len(declared.groups)} groups are as declared")
 
 
@@ -253,15 +222,6 @@ def _make_home(jail: Path, volume: Path, homes: Path | None, home: str, user: Us
     if homes is not None and parts[0] == homes.name:
         where = homes.parent
     make_home(where, "/" + "/".join(parts), user.uid, user.gid, jail)
-
-
-def _both(ours: Declared, declared: Declared) -> Declared:
-    """What an interrupted run may have made: of a user in both, the groups of both."""
-    users = {**ours.users, **declared.users}
-    for name in set(ours.users) & set(declared.users):
-        groups = dict.fromkeys((*ours.users[name].groups, *declared.users[name].groups))
-        users[name] = replace(users[name], groups=tuple(groups))
-    return Declared(users=users, groups={**ours.groups, **declared.groups})
 
 
 def _read_accounts(jail: Path) -> Accounts:
@@ -317,7 +277,7 @@ def _write_sudoers(jail: Path, declared: Mapping[str, User]) -> None:
 def _write_record(jail: Path, declared: Declared) -> None:
     document = {
         "users": {name: asdict(user) for name, user in sorted(declared.users.items())},
-        "groups": {name: asdict(group) for name, group in sorted(declared.groups.items())},
+        "groups": {name: {"gid": gid} for name, gid in sorted(declared.groups.items())},
     }
     with _inside(jail, STATE, make=True) as state:
         write_atomically(state / Path(RECORD).name, json.dumps(document, indent=1) + "\n", mode=0o600)

@@ -32,8 +32,8 @@ from images.common.command import Runner, run
 from images.common.files import HOST_KEY, install_secret, write_atomically
 from images.common.jail_roots import hidden
 from images.common.jail_view import LOGIN_BINDS, bind_into_jail, sssd_binds, user_volumes
-from images.common.process import become, program
-from images.common.readiness import wait_for_jail, wait_for_munge
+from images.common.process import become, program, required_env
+from images.common.readiness import wait_for_controller, wait_for_jail, wait_for_munge
 
 PAM_SERVICE: Final = Path("/etc/pam.d/sshd")
 LIMITS_FILE: Final = Path("/run/slurmstack/user-limits.conf")
@@ -41,6 +41,12 @@ OUR_MODULE: Final = "/usr/lib/slurmstack/pam_jail.so"
 """images/login/native."""
 
 LIBEXEC: Final = "/usr/libexec/slurmstack"
+KEYS_OF_SSSD: Final = (
+    "-o", "AuthorizedKeysCommand=/usr/bin/sss_ssh_authorizedkeys", "-o", "AuthorizedKeysCommandUser=root",
+)  # fmt: skip
+"""Options of sshd that win over its file. The program that asks SSSD runs outside the jail. As nobody, it could be
+looked into by root in the jail, who may become nobody; sshd's own capabilities keep that from it."""
+
 RESOURCES: Final = {
     "nproc": (resource.RLIMIT_NPROC, 1),
     "nofile": (resource.RLIMIT_NOFILE, 1),
@@ -93,7 +99,7 @@ def limits_file(limits: Mapping[str, int], log: Callable[[str], None]) -> str:
 def pam_service(*, sssd: bool) -> str:
     """The PAM service of sshd: only keys authenticate, so it is about accounts and sessions.
 
-    Our own module refuses accounts that are locked, pam_unix those that are expired, as those of removed users are.
+    Our own module refuses accounts that are locked, as those of removed users are; pam_unix those that are expired.
     Users of the jail's own files are not SSSD's business; for all others its access rules count, and their homes are
     made when they first come.
     """
@@ -107,24 +113,6 @@ def pam_service(*, sssd: bool) -> str:
     # Last: our programs before it work outside the jail.
     lines.append(f"session required {OUR_MODULE}")
     return "".join(f"{line}\n" for line in lines)
-
-
-def sshd_options(*, sssd: bool) -> list[str]:
-    """Arguments of sshd that win over its file.
-
-    The program that asks SSSD runs outside the jail. As nobody, it could be looked into by root in the jail, who may
-    become nobody; sshd's own capabilities keep that from it.
-    """
-    options = ["AuthorizedKeysCommand=/usr/bin/sss_ssh_authorizedkeys", "AuthorizedKeysCommandUser=root"]
-    return [part for option in options for part in ("-o", option)] if sssd else []
-
-
-def set_up_access(limits: Mapping[str, int], log: Callable[[str], None], *, sssd: bool) -> list[str]:
-    """Write what PAM reads; returns the further arguments of sshd."""
-    LIMITS_FILE.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(LIMITS_FILE, limits_file(limits, log))
-    write_atomically(PAM_SERVICE, pam_service(sssd=sssd))
-    return sshd_options(sssd=sssd)
 
 
 def set_up_shares(
@@ -175,12 +163,26 @@ def prepare(jail: Path, log: Callable[[str], None]) -> None:
     Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
 
 
+def sackd() -> None:
+    """Entry point of sackd: it fetches Slurm's configuration for the commands of the pod, and keeps it up to date."""
+    with program("sackd") as log:
+        user = pwd.getpwnam("slurm")
+        own_directory(RUN_SLURM, user.pw_uid, user.pw_gid)
+        controller = required_env("CONTROLLER")
+        wait_for_munge(log)
+        wait_for_controller(controller, log)
+        become(["/usr/sbin/sackd", "-D", "--conf-server", controller], log, user=user)
+
+
 def main() -> None:
     """Entry point."""
     with program("sshd") as log:
         limits = parse_limits(os.environ.get("USER_LIMITS", ""))
         prepare(Path(os.environ.get("JAIL", "/jail")), log)
         set_up_shares(limits, run, log)
-        options = set_up_access(limits, log, sssd=bool(os.environ.get("SSSD_PIPES")))
+        sssd = bool(os.environ.get("SSSD_PIPES"))
+        write_atomically(LIMITS_FILE, limits_file(limits, log))
+        write_atomically(PAM_SERVICE, pam_service(sssd=sssd))
         seal_root(run)
+        options = KEYS_OF_SSSD if sssd else ()
         become(without_set_up(["/usr/sbin/sshd", "-D", "-e", "-f", str(CONFIG), *options], os.getpid()), log)

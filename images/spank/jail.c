@@ -16,13 +16,15 @@
  * slurmstepd gives up, too, what leads out: it loads libraries from the jail (PMIx its components), which root in there
  * can put in place. The next container of the pod would trust what these could write outside.
  *
- * Each job has a view of the jail of its own, with its own /tmp and /dev/shm, which the warden makes: slurmstepd asks for
+ * Each job has a view of the jail of its own, with its own /tmp and /dev/shm, which the helper makes: slurmstepd asks for
  * it before it goes in.
  *
  * No directory is entered where there is none of that name (a worker without a jail, or a process already inside the jail),
  * and by the external step, which belongs to the node and not to the user. Nothing happens in srun, salloc and sbatch.
  *
- * Who asks for it (`srun --user-namespace`) has tasks that are not in a chroot but in namespaces of their own (namespaces.h).
+ * Who asks for it (`srun --user-namespace`) has tasks that are not in a chroot but in namespaces of their own, so that
+ * containers run in them. The helper has these made (images/worker/namespaces.py). A user may enter a user namespace that is
+ * his own, without any capability, and from there what it owns: so the task does it as the user, after all that root does.
  *
  * On nodes with GPUs it also tells the tasks where the driver's libraries and programs are: the pod's entry point has
  * bound them below GPU_DIRECTORY (images/common/gpu_view.py). And it tells the tasks of the job's own temporary
@@ -31,6 +33,8 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,25 +44,74 @@
 #include <slurm/spank.h>
 
 #include "capabilities.h"
-#include "namespaces.h"
-#include "warden.h"
+#include "helper.h"
 
 SPANK_PLUGIN(jail, 1)
+
+enum { USER, MOUNTS };
+
+static int namespaces_wanted; /* whether the step's user asked for them */
+static int namespaces[HELPER_FILES] = { -1, -1 };
+static char refusal[512] = "this worker has no jail, and so no namespaces for jobs"; /* for the task, which can tell its user */
+
+static int want_namespaces(int value, const char *argument, int remote)
+{
+	(void)value;
+	(void)argument;
+	(void)remote;
+	namespaces_wanted = 1;
+	return 0;
+}
 
 static struct spank_option user_namespace = {
 	"user-namespace", NULL,
 	"run tasks in a user namespace of their own, in which containers can be started (pools with containers: true)", 0, 0,
-	namespaces_option
+	want_namespaces
 };
 
 /* Slurm 24.11 starts the step all the same where a plugin returns ESPANK_ERROR: it looks for numbers below 0 only. */
 enum { REFUSED = -1 };
 
+/* As root, before slurmstepd is in the jail. */
+static void ask_for_namespaces(uint32_t job, uid_t uid, gid_t gid)
+{
+	char request[64], answer[HELPER_LONGEST] = "";
+	int connection = helper_connect();
+
+	snprintf(request, sizeof(request), "namespaces %" PRIu32 " %u %u", job, uid, gid);
+	if (connection >= 0 && helper_ask(connection, request, answer, namespaces) == 0)
+		refusal[0] = '\0';
+	else
+		snprintf(refusal, sizeof(refusal), "%.500s", answer[0] != '\0' ? answer : strerror(errno));
+	if (connection >= 0)
+		close(connection);
+}
+
+/* In the task, as its user: goes in, and stays in its directory. What failed is the refusal then. */
+static void enter_namespaces(void)
+{
+	const char *failed = NULL;
+	char directory[PATH_MAX];
+
+	if (getcwd(directory, sizeof(directory)) == NULL)
+		strcpy(directory, "/");
+	if (setns(namespaces[USER], CLONE_NEWUSER) != 0)
+		failed = "cannot enter the user namespace";
+	else if (setns(namespaces[MOUNTS], CLONE_NEWNS) != 0)
+		failed = "cannot enter the mount namespace";
+	else if (chdir(directory) != 0)
+		failed = "cannot go back to the task's directory";
+	if (failed != NULL)
+		snprintf(refusal, sizeof(refusal), "%s: %s", failed, strerror(errno));
+	close(namespaces[USER]);
+	close(namespaces[MOUNTS]);
+}
+
 /*
  * Where the job's cell is, the view of the jail with a /tmp of its own (images/worker/cells.py). Returns 0 with the way
- * into the jail itself where the worker has no warden, or -1 after saying what failed.
+ * into the jail itself where the worker has no helper, or -1 after saying what failed.
  */
-static int find_cell(spank_t spank, const char *root, char cell[WARDEN_LONGEST])
+static int find_cell(spank_t spank, const char *root, char cell[HELPER_LONGEST])
 {
 	uint32_t job_id = 0;
 	uint64_t memory_mib = 0; /* of this node; 0: no limit */
@@ -66,13 +119,13 @@ static int find_cell(spank_t spank, const char *root, char cell[WARDEN_LONGEST])
 	gid_t gid = 0;
 	char request[128];
 	/* Never closed: the cell stays at least as long as this process. */
-	int connection = warden_connect();
+	int connection = helper_connect();
 
-	snprintf(cell, WARDEN_LONGEST, "%s", root);
+	snprintf(cell, HELPER_LONGEST, "%s", root);
 	if (connection < 0 && errno == ENOENT)
 		return 0;
 	if (connection < 0) {
-		slurm_error("jail: cannot reach the warden: %s", strerror(errno));
+		slurm_error("jail: cannot reach the helper: %s", strerror(errno));
 		return -1;
 	}
 	if (spank_get_item(spank, S_JOB_ID, &job_id) != ESPANK_SUCCESS
@@ -83,13 +136,13 @@ static int find_cell(spank_t spank, const char *root, char cell[WARDEN_LONGEST])
 		return -1;
 	}
 	snprintf(request, sizeof(request), "cell %" PRIu32 " %u %u %" PRIu64, job_id, uid, gid, memory_mib);
-	if (warden_ask(connection, request, cell) == 0) {
-		int *shared = dlsym(RTLD_DEFAULT, "slurmstack_warden"); /* images/common/native/devices.c */
+	if (helper_ask(connection, request, cell, NULL) == 0) {
+		int *shared = dlsym(RTLD_DEFAULT, "slurmstack_helper"); /* images/common/native/devices.c */
 
 		if (shared != NULL)
 			*shared = connection;
 		if (namespaces_wanted)
-			namespaces_ask(job_id, uid, gid);
+			ask_for_namespaces(job_id, uid, gid);
 		return 0;
 	}
 	slurm_error("jail: the job has no cell: %s", cell[0] != '\0' ? cell : strerror(errno));
@@ -135,7 +188,7 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
 int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 {
 	const char *root;
-	char cell[WARDEN_LONGEST];
+	char cell[HELPER_LONGEST];
 	uint32_t step_id = 0;
 	spank_err_t error;
 	int exists;
@@ -193,29 +246,26 @@ int slurm_spank_task_init_privileged(spank_t spank, int argc, char **argv)
 #define GPU_DIRECTORY "/run/slurmstack/gpu"
 
 /*
- * Appends a directory to a variable of the tasks, a list of directories; what the user has set comes first, and nothing
- * is added twice. A variable without a value is only made where `make` says so: a PATH with one directory would hide all
- * programs. An empty entry would mean the working directory.
+ * Appends a directory to a variable of the tasks, a list of directories; what the user has set comes first, and nothing is
+ * added twice. A variable without a value is only made where `make` says so: a PATH with one directory would hide all
+ * programs. An empty entry would mean the working directory. One that is too long is left alone.
  */
 static void append_to_variable(spank_t spank, const char *name, const char *directory, int make)
 {
-	static char old[65536], new[sizeof(old) + 64], entry[64];
-	spank_err_t error = spank_getenv(spank, name, old, sizeof(old));
+	static char value[65536];
+	spank_err_t error = spank_getenv(spank, name, value, sizeof(value) - 64);
+	size_t length;
 
 	if (error == ESPANK_ENV_NOEXIST)
-		old[0] = '\0';
-	else if (error != ESPANK_SUCCESS) {
-		slurm_info("jail: %s is left alone: %s", name, spank_strerror(error));
+		value[0] = '\0';
+	else if (error != ESPANK_SUCCESS)
 		return;
-	}
-	snprintf(new, sizeof(new), ":%s:", old);
-	snprintf(entry, sizeof(entry), ":%s:", directory);
-	if ((old[0] == '\0' && !make) || strstr(new, entry) != NULL)
+	length = strlen(value);
+	if ((length == 0 && !make) || strstr(value, directory) != NULL)
 		return;
-	snprintf(new, sizeof(new), "%s%s%s", old, old[0] == '\0' ? "" : ":", directory);
-	error = spank_setenv(spank, name, new, 1);
-	if (error != ESPANK_SUCCESS)
-		slurm_info("jail: cannot set %s: %s", name, spank_strerror(error));
+	snprintf(value + length, sizeof(value) - length, "%s%s", length == 0 ? "" : ":", directory);
+	if (spank_setenv(spank, name, value, 1) != ESPANK_SUCCESS)
+		slurm_info("jail: cannot set %s", name);
 }
 
 #define JOBS_DIRECTORY "/tmp/jobs"
@@ -256,7 +306,6 @@ int slurm_spank_user_init(spank_t spank, int argc, char **argv)
 /* In each task, as its user: the last before its program. What is said here the user sees. */
 int slurm_spank_task_init(spank_t spank, int argc, char **argv)
 {
-	const char *refusal;
 	char container[8];
 	spank_err_t error = spank_getenv(spank, "SLURM_CONTAINER", container, sizeof(container));
 
@@ -267,8 +316,9 @@ int slurm_spank_task_init(spank_t spank, int argc, char **argv)
 		slurm_error("jail: there is no --container here; see --user-namespace");
 		return REFUSED;
 	}
-	refusal = namespaces_wanted ? namespaces_enter() : NULL;
-	if (refusal == NULL)
+	if (namespaces_wanted && refusal[0] == '\0')
+		enter_namespaces();
+	if (!namespaces_wanted || refusal[0] == '\0')
 		return ESPANK_SUCCESS;
 	slurm_error("jail: --user-namespace: %s", refusal);
 	return REFUSED;

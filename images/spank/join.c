@@ -19,20 +19,20 @@
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
 
-#include "warden.h"
+#include "helper.h"
 
 static int join(const slurm_step_id_t *step, uid_t uid)
 {
-	char request[64], cell[WARDEN_LONGEST];
+	char request[64], cell[HELPER_LONGEST];
 	int connection, done;
 
 	if (strcmp(program_invocation_short_name, "slurmd") != 0)
 		return SLURM_SUCCESS;
-	connection = warden_connect();
+	connection = helper_connect();
 	if (connection < 0)
-		return errno == ENOENT ? SLURM_SUCCESS : SLURM_ERROR; /* a worker without the jail has no warden */
+		return errno == ENOENT ? SLURM_SUCCESS : SLURM_ERROR; /* a worker without the jail has no helper */
 	snprintf(request, sizeof(request), "cell %" PRIu32 " %u -1 -1", step->job_id, uid);
-	done = warden_ask(connection, request, cell) == 0 && chroot(cell) == 0 && chdir("/") == 0;
+	done = helper_ask(connection, request, cell, NULL) == 0 && chroot(cell) == 0 && chdir("/") == 0;
 	close(connection);
 	return done ? SLURM_SUCCESS : SLURM_ERROR;
 }

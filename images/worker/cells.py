@@ -14,11 +14,10 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from images.common.jail_view import Bind, open_inside, show
+from images.common.jail_view import Bind, held, show
 from images.common.mountinfo import attach, expect_done, libc, mount_points
 
 CELLS: Final = Path("/run/slurmstack/cells")
@@ -37,9 +36,6 @@ JOBS: Final = Path("/tmp/jobs")
 """Each job's own directory, `NUMBER`, for its user only; it goes with the job (images/health/native/around.c). This one
 belongs to root, so that nobody can take a later job's name. The same inside the jail, whose /tmp is the pod's."""
 
-_GONE: Final = ".gone-"
-"""As in images/health/native/around.c."""
-
 _MOST_FILES: Final = 2**20
 """More than any process has open here."""
 
@@ -48,59 +44,32 @@ _UMOUNT_NOFOLLOW: Final = 8
 _NOSUID_NODEV: Final = 2 | 4
 
 
-class Mounts:
-    """The calls that take CAP_SYS_ADMIN, and where something is mounted. All raise OSError."""
+def mount_memory(target: int, size: int) -> None:
+    """Mount an empty file system in memory of so many bytes, for everybody to write, over an open directory."""
+    # By its descriptor: the path may lead elsewhere by now.
+    at, options = f"/proc/self/fd/{target}".encode(), f"mode=1777,size={size}".encode()
+    expect_done(libc().mount(b"tmpfs", at, b"tmpfs", _NOSUID_NODEV, options), "mount a tmpfs")
 
-    def points(self) -> frozenset[str]:
-        """Where something is mounted."""
-        return mount_points()
 
-    def copy(self, tree: Path, target: int) -> None:
-        """Mount a tree with all that is mounted below it over an open directory."""
-        attach(tree, target, recursive=True)
-
-    def bind(self, root: Path, path: str, source: Path) -> None:
-        """Mount a directory over `path` of a root that others write to."""
-        show(root, Bind(path=path, source=str(source)))
-
-    def memory(self, target: int, size: int) -> None:
-        """Mount an empty file system in memory of so many bytes, for everybody to write, over an open directory."""
-        # By its descriptor: the path may lead elsewhere by now.
-        at, options = f"/proc/self/fd/{target}".encode(), f"mode=1777,size={size}".encode()
-        expect_done(libc().mount(b"tmpfs", at, b"tmpfs", _NOSUID_NODEV, options), "mount a tmpfs")
-
-    def remove(self, point: Path) -> None:
-        """Take away what is mounted there, and all below it."""
-        expect_done(libc().umount2(os.fsencode(point), _MNT_DETACH | _UMOUNT_NOFOLLOW), f"unmount {point}")
+def unmount(point: Path) -> None:
+    """Take away what is mounted there, and all below it."""
+    expect_done(libc().umount2(os.fsencode(point), _MNT_DETACH | _UMOUNT_NOFOLLOW), f"unmount {point}")
 
 
 class Cells:
-    """The cells of a worker. They are found again by a warden that takes the place of one that has ended."""
+    """The cells of a worker. They are found again by a helper that takes the place of one that has ended."""
 
-    def __init__(
-        self,
-        jail: Path,
-        shared_memory: int,
-        *,
-        cells: Path = CELLS,
-        jobs: Path = JOBS,
-        mounts: Mounts | None = None,
-    ) -> None:
+    def __init__(self, jail: Path, shared_memory: int, *, cells: Path = CELLS, jobs: Path = JOBS) -> None:
         """`shared_memory`: bytes that a job may have in /dev/shm."""
         self._jail = jail
         self._shared_memory = shared_memory
         self._cells = cells
         self._jobs = jobs
-        self._mounts = mounts or Mounts()
         cells.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._made = self._find()
 
     def __contains__(self, job: str) -> bool:
         return job in self._made
-
-    def jobs(self) -> list[str]:
-        """The jobs that have one."""
-        return sorted(self._made)
 
     def path(self, job: str) -> Path:
         """Where a job's cell is, or would be."""
@@ -112,12 +81,8 @@ class Cells:
         `memory_mib`: the job's; 0 or less: nothing limits it, or who asks does not know, as slurmd for `sbcast`.
         """
         cell = self.path(job)
-        if job in self._made and not _is_of_another(cell, uid):
+        if job in self._made:
             return cell
-        if job in self._made:  # slurmctld has lost its state, and nobody has told of the first one's end
-            self.leave(job)
-            with contextlib.suppress(OSError):  # tried again below
-                make_directory(job, uid, gid, self._jobs)
         cell.mkdir(mode=0o700)
         try:
             self._fill(cell, directory_of(job, uid, gid, self._jobs), memory_mib)
@@ -135,7 +100,7 @@ class Cells:
 
     def _find(self) -> set[str]:
         """The jobs' cells that are there. One that was only begun goes: it would show what is everybody's."""
-        points = self._mounts.points()
+        points = mount_points()
         found = set()
         for cell in self._cells.iterdir():
             if cell.name.isdigit() and {str(cell), f"{cell}/tmp", f"{cell}{SHARED_MEMORY}"} <= points:
@@ -146,10 +111,12 @@ class Cells:
         return found
 
     def _fill(self, cell: Path, temporary: Path, memory_mib: int) -> None:
-        self._at(cell, "", lambda target: self._mounts.copy(self._jail, target))
-        self._mounts.bind(cell, "/tmp", temporary)
+        with held(cell, "") as target:
+            attach(self._jail, target, recursive=True)
+        show(cell, Bind(path="/tmp", source=str(temporary)))
         size = self._memory_size(memory_mib)
-        self._at(cell, SHARED_MEMORY, lambda target: self._mounts.memory(target, size))
+        with held(cell, SHARED_MEMORY) as target:
+            mount_memory(target, size)
 
     def _memory_size(self, memory_mib: int) -> int:
         """Bytes of /dev/shm.
@@ -161,23 +128,10 @@ class Cells:
             return self._shared_memory
         return min(self._shared_memory, max(LEAST_FILES, memory_mib * _MIB - KEPT_FOR_STEPS))
 
-    @staticmethod
-    def _at(root: Path, path: str, mount: Callable[[int], None]) -> None:
-        target = open_inside(root, path, make=False, kind="directory")
-        try:
-            mount(target)
-        finally:
-            os.close(target)
-
     def _clear(self, cell: Path) -> None:
         with contextlib.suppress(OSError):  # nothing was mounted yet
-            self._mounts.remove(cell)
+            unmount(cell)
         cell.rmdir()
-
-
-def _is_of_another(cell: Path, uid: int) -> bool:
-    """Whether a job's own /tmp belongs to another user."""
-    return (cell / "tmp").lstat().st_uid not in {0, uid}
 
 
 def shared_memory_size() -> int:
@@ -194,9 +148,6 @@ def make_directory(job: str, uid: int, gid: int, jobs: Path = JOBS) -> Path:
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise PermissionError(f"{jobs} is not a directory of root alone")
     directory = jobs / job
-    with contextlib.suppress(FileNotFoundError):
-        # The job was here before, and its end was not seen: an epilog removes it.
-        directory.rename(directory.with_name(f"{_GONE}{job}-{os.getpid()}"))
     directory.mkdir(mode=0o700)
     os.chown(directory, uid, gid, follow_symlinks=False)
     return directory

@@ -6,7 +6,6 @@ slurmd reads what its own node adds (NODE, by images/common/native/guarded.c).
 
 from __future__ import annotations
 
-import os
 import re
 from collections import defaultdict
 from collections.abc import Callable
@@ -25,7 +24,7 @@ from images.worker import devices
 SYSTEM: Final = Path("/sys/devices/system/cpu")
 
 NODE: Final = Path("/run/slurmstack/node")
-"""`slurm.conf` and `cgroup.conf` in here are read after the cluster's; `confinement` says what was found."""
+"""`slurm.conf` and `cgroup.conf` in here are read after the cluster's."""
 
 _JOIN_PLUGIN: Final = "usr/lib/*/slurm-wlm/job_container_jail.so"
 JOIN_LIBRARY: Final = "/usr/lib/slurmstack/join.so"
@@ -103,11 +102,6 @@ def _whole_cores(topology: Topology, allowed: AbstractSet[int], wanted: int) -> 
     return frozenset(number for core in whole[:count] for number in core)
 
 
-def allowed_cpus() -> frozenset[int]:
-    """Those of this process."""
-    return frozenset(os.sched_getaffinity(0))
-
-
 def numbers(text: str) -> list[int]:
     """The numbers of a list as the kernel writes it: `0-3,8`."""
     found: list[int] = []
@@ -147,8 +141,9 @@ def find(
     Raises CannotGoOnError where it is required and cannot be.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (directory / "cgroup.conf").write_text("")
     if wanted == "off":
-        return _write(directory, Confinement(confined=False, said="off, as the stack file says"), "")
+        return Confinement(confined=False, said="off, as the stack file says")
     try:
         if wanted == "required" and not own_cpus:
             raise CannotConfineError(  # noqa: TRY301
@@ -164,19 +159,14 @@ def find(
                 f"jobs cannot be held to what they asked for on this machine, and this pool says `confinement: "
                 f"required`: {error}"
             ) from error
-        return _write(directory, Confinement(confined=False, said=f"none: {error}"), "")
+        return Confinement(confined=False, said=f"none: {error}")
     held = [*(["cores"] if own_cpus else []), "memory", *([] if no_devices else ["devices"])]
     notes = [*([] if own_cpus else ["its CPUs are not the pod's own"]), *([no_devices] if no_devices else [])]
     said = f"{', '.join(held)} (cgroups {subtree.how})" + "".join(f"; {note}" for note in notes)
     by_number = _version(runner) >= NAMES_BY_SLUID
     conf = _cgroup_conf(cores=own_cpus, swap=subtree.swap, devices=not no_devices, by_number=by_number)
-    return _write(directory, Confinement(confined=True, said=said), conf)
-
-
-def _write(directory: Path, found: Confinement, cgroup_conf: str) -> Confinement:
-    (directory / "cgroup.conf").write_text(cgroup_conf)
-    (directory / "confinement").write_text(f"{found.said}\n")
-    return found
+    (directory / "cgroup.conf").write_text(conf)
+    return Confinement(confined=True, said=said)
 
 
 def write_slurm_conf(*, confined: bool, own_cpus: bool, in_jail: bool, directory: Path = NODE) -> None:

@@ -1,7 +1,7 @@
 """Which devices a job may open: programs in BPF that the kernel runs at each open(2) in a cgroup.
 
 slurmstepd makes them out of what its job was given (`ConstrainDevices`), and may not load them: that takes
-CAP_SYS_ADMIN. So the library that slurmd is started with (images/common/native/devices.c) sends them to the warden.
+CAP_SYS_ADMIN. So the library that slurmd is started with (images/common/native/devices.c) sends them to the helper.
 It takes programs of the form that Slurm writes and no other: the kernel checks what it loads, but for root it checks
 less.
 """
@@ -23,7 +23,7 @@ _SYS_BPF: Final = {"x86_64": 321, "aarch64": 280}
 _PROG_LOAD, _PROG_ATTACH = 5, 8
 _CGROUP_DEVICE_PROGRAM: Final = 15
 _CGROUP_DEVICE_ATTACH: Final = 6
-_ALLOW_MULTI, _REPLACE = 2, 4
+_ALLOW_MULTI: Final = 2
 
 _INSTRUCTION: Final = struct.Struct("<BBhi")
 _START: Final = (
@@ -73,13 +73,9 @@ def load(program: bytes) -> int:
     )
 
 
-def attach(cgroup: int, program: int, instead_of: int | None = None) -> None:
-    """Have the kernel ask a program for a cgroup, beside those of the cgroups above: all have to allow.
-
-    Raises OSError.
-    """
-    flags = _ALLOW_MULTI | (_REPLACE if instead_of is not None else 0)
-    _bpf(_PROG_ATTACH, struct.pack("=IIIII", cgroup, program, _CGROUP_DEVICE_ATTACH, flags, instead_of or 0))
+def attach(cgroup: int, program: int) -> None:
+    """Have the kernel ask a program for a cgroup, beside those that it asks already: all have to allow."""
+    _bpf(_PROG_ATTACH, struct.pack("=IIIII", cgroup, program, _CGROUP_DEVICE_ATTACH, _ALLOW_MULTI, 0))
 
 
 def why_not() -> str:
@@ -105,10 +101,11 @@ def _bpf(command: int, attributes: bytes) -> int:
 
 
 class DevicePrograms:
-    """What has been attached, so that each cgroup of a job has one program: each step brings the job's again."""
+    """What has been attached: each step brings its job's program again."""
 
     def __init__(self) -> None:
-        self._attached: dict[int, tuple[bytes, int]] = {}
+        self._attached: dict[str, set[tuple[int, bytes]]] = {}
+        """By the name of the job's cgroup."""
 
     def put(self, cgroup: int, directory: Path, program: bytes) -> None:
         """Attach a program to an open cgroup, which has to be in `directory`. Raises OSError or BadProgramError."""
@@ -116,23 +113,18 @@ class DevicePrograms:
         if inode not in _inodes(directory):
             raise PermissionError(f"not a cgroup of {directory}")
         check(program)
-        known, before = self._attached.get(inode, (b"", None))
-        if known == program:
-            return
-        loaded = load(program)
-        try:
-            attach(cgroup, loaded, before)
-        except BaseException:
-            os.close(loaded)
-            raise
-        if before is not None:
-            os.close(before)
-        self._attached[inode] = (program, loaded)
+        attached = self._attached.setdefault(directory.name, set())
+        if (inode, program) not in attached:
+            loaded = load(program)
+            try:
+                attach(cgroup, loaded)
+            finally:
+                os.close(loaded)  # the cgroup has it
+            attached.add((inode, program))
 
-    def forget_gone(self, directory: Path) -> None:
-        """Close the programs of cgroups that are not in `directory` any more. The kernel has detached them."""
-        for inode in self._attached.keys() - _inodes(directory):
-            os.close(self._attached.pop(inode)[1])
+    def forget(self, job: str) -> None:
+        """A job has ended, and the kernel has let go of its programs with its cgroups."""
+        self._attached.pop(f"job_{job}", None)
 
 
 def _inodes(directory: Path) -> set[int]:

@@ -1,9 +1,8 @@
 """The node's GPUs, as Slurm is to know them.
 
-Slurm finds whole GPUs of NVIDIA itself (`AutoDetect=nvidia`). What it cannot find without a vendor's library, or finds
-in a way that it then refuses, is written out. Either way it stands in this node's own gres.conf, in place of what the
-cluster's tells slurmctld of nodes that are off (slurm/elastic.py). slurmctld refuses to make such a node while there is
-an `AutoDetect` in the cluster's.
+Slurm finds some itself (`AutoDetect`), others not without a vendor's library, or in a way that it then refuses. So all
+are written out, in this node's own gres.conf, in place of what the cluster's tells slurmctld of nodes that are off
+(slurm/elastic.py).
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree as ET
@@ -49,22 +48,6 @@ class Device:
     """What exporters of NVIDIA's figures call it."""
 
 
-def fitting_gres(conf: NodeConf, log: Callable[[str], None]) -> NodeConf:
-    """The node's description, without the type of its GPUs where these are called otherwise.
-
-    The type comes from the stack file or the name of the cloud's platform. Slurm wants it to be a part of the name that
-    the driver gives (`h100` of `nvidia_h100_80gb_hbm3`); if it is not, it drains the node ("count reported lower than
-    configured"). Parts of GPUs have no name of the driver's.
-    """
-    kind = _kind(conf)
-    # As Slurm writes them: small letters, `_` for spaces.
-    names = [told["Model"].lower().replace(" ", "_") for _, told in _information(GPUS) if told.get("Model")]
-    if not kind or conf.is_divided or all(kind in name for name in names):
-        return conf
-    log(f"the GPUs are called {', '.join(sorted(set(names)))}, not {kind}: this node offers them without a type")
-    return replace(conf, gres=tuple(replace(one, type="") if one.name == "gpu" else one for one in conf.gres))
-
-
 def write_gres_conf(
     conf: NodeConf, vendor: str, topology: Topology | None, *, runner: Runner, log: Callable[[str], None]
 ) -> None:
@@ -97,17 +80,10 @@ def find_devices(
 
 
 def own_lines(conf: NodeConf, vendor: str, topology: Topology | None, devices: Sequence[Device]) -> list[str]:
-    """The lines of this node's gres.conf: one where Slurm finds the devices by itself and takes them as they are."""
-    placed = topology if conf.layout else None
-    by_sockets = all(_whole_socket(device.cpus, topology, placed) for device in devices)
-    if vendor != "amd" and not conf.is_divided and by_sockets:
-        return ["AutoDetect=nvidia"]  # asks the kernel's driver and needs no library, unlike `nvml`
-    return ["AutoDetect=off", *_lines(devices, placed, "amd_gpu_env" if vendor == "amd" else "nvidia_gpu_env")]
-
-
-def _lines(devices: Sequence[Device], placed: Topology | None, flags: str) -> list[str]:
-    cores = [_cores(device.cpus, placed) for device in devices]
-    lines = []
+    """The lines of this node's gres.conf."""
+    flags = "amd_gpu_env" if vendor == "amd" else "nvidia_gpu_env"
+    cores = [_cores(device.cpus, topology if conf.layout else None) for device in devices]
+    lines = ["AutoDetect=off"]
     for device, near in zip(devices, cores, strict=True):
         kind = f" Type={device.kind}" if device.kind else ""
         key = "File" if len(device.files) == 1 else "MultipleFiles"
@@ -118,30 +94,19 @@ def _lines(devices: Sequence[Device], placed: Topology | None, flags: str) -> li
 
 
 def _cores(cpus: frozenset[int], placed: Topology | None) -> str:
-    """Slurm's numbers of the cores near a device: those of a whole socket, as it allows no others. Empty: any."""
-    if placed is None:
-        return ""
-    near = {socket for socket, held in enumerate(_sockets(placed)) if cpus & held}
-    if len(near) != 1 or placed.sockets == 1:
-        return ""
-    first = near.pop() * placed.cores
-    return f"{first}-{first + placed.cores - 1}" if placed.cores > 1 else str(first)
-
-
-def _whole_socket(cpus: frozenset[int], topology: Topology | None, placed: Topology | None) -> bool:
-    """Whether Slurm takes them as they are: all of the machine, or a socket that the node is registered with.
+    """Slurm's numbers of the cores near a device: those of a whole socket. Empty: any.
 
     Of others it says that they do not match socket boundaries, and drains the node (tried with 24.11 and 26.05): where
     a socket has several NUMA nodes, a GPU is near one of them.
     """
-    if topology is not None and cpus >= set(topology.order):
-        return True
-    return placed is not None and cpus in _sockets(placed)
-
-
-def _sockets(topology: Topology) -> list[frozenset[int]]:
-    size = topology.cores * topology.threads
-    return [frozenset(topology.order[at : at + size]) for at in range(0, len(topology.order), size)]
+    if placed is None:
+        return ""
+    size = placed.cores * placed.threads
+    near = {at // size for at, number in enumerate(placed.order) if number in cpus}
+    if len(near) != 1 or placed.sockets == 1:
+        return ""
+    first = near.pop() * placed.cores
+    return f"{first}-{first + placed.cores - 1}" if placed.cores > 1 else str(first)
 
 
 def _nvidia(root: Path) -> list[tuple[int, str, frozenset[int], str]]:

@@ -3,11 +3,11 @@
 The kernel makes no user namespace for a process in a chroot, which a step is in: its job's cell. So the tasks get a
 mount namespace in which the cell is the root file system and nothing else is mounted, and a user namespace that is
 their user's own and owns that one. They enter both by themselves, as the user, which takes no right at all
-(images/spank/namespaces.c): nobody gets any that he did not have.
+(images/spank/jail.c): nobody gets any that he did not have.
 
 Both are made by a process that is the user's in the end, as who makes a user namespace owns it. Whoever has that
 number could stop it or end it. So it is a process of its own, in which nothing of the pod is left to be reached by
-then, and who waits for it is one, too: the warden goes on at once.
+then, and who waits for it is one, too: the helper goes on at once.
 
 pivot_root(2) would be the way to leave the pod's file systems. containerd's list of system calls for containers lacks
 it, also for those with CAP_SYS_ADMIN. What is done here comes to the same: the pod's root goes, and the cell takes its
@@ -19,11 +19,11 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NoReturn
 
+from images.common.files import Owner
 from images.common.mountinfo import copy_tree, expect_done, libc, put_tree
 from images.worker.cells import close_all_but
 
@@ -37,20 +37,12 @@ FILES: Final = ("user", "mnt")
 """Of /proc/PID/ns, in the order in which they are handed on."""
 
 RIGHTS: Final = ("SYS_CHROOT", "SETUID", "SETGID", "KILL")
-"""What this takes of capabilities besides the warden's others."""
+"""What this takes of capabilities besides the helper's others."""
 
 _MS_REC_PRIVATE: Final = 0x4000 | 1 << 18
 _MNT_DETACH: Final = 2
 _PR_SET_DUMPABLE: Final = 4
 _PR_SET_NAME: Final = 15
-
-
-@dataclass(frozen=True, kw_only=True)
-class Owner:
-    """Whose namespaces they are to be."""
-
-    uid: int
-    gid: int
 
 
 def leave_for(cell: Path) -> None:
@@ -77,8 +69,9 @@ def enter(namespace: int) -> None:
 def become(owner: Owner) -> None:
     """Be the user, for good."""
     os.setgroups([])
-    os.setresgid(owner.gid, owner.gid, owner.gid)
-    os.setresuid(owner.uid, owner.uid, owner.uid)
+    uid, gid = owner
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)
     # The kernel has seen to it already; a setting (fs.suid_dumpable) says how.
     expect_done(libc().prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "keep others from looking in")
 
@@ -91,7 +84,7 @@ def own_namespaces() -> None:
 def make(cell: Path, owner: Owner) -> tuple[int, ...]:
     """Descriptors for new namespaces, as FILES says. Raises OSError.
 
-    Waits: not for the warden itself.
+    For a process that waits, and ends afterwards: not for the helper itself.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours:
@@ -102,11 +95,7 @@ def make(cell: Path, owner: Owner) -> tuple[int, ...]:
         try:
             ours.settimeout(PATIENCE)
             files = _received(ours)
-            try:
-                _write_maps(child, owner)
-            except BaseException:
-                _close(files)
-                raise
+            _write_maps(child, owner)
             return files
         except TimeoutError:
             raise OSError(f"the process that makes them did not do so within {PATIENCE:g} s") from None
@@ -120,13 +109,7 @@ def _received(ours: socket.socket) -> tuple[int, ...]:
     text, files, _, _ = socket.recv_fds(ours, 1024, len(FILES))
     if len(files) == len(FILES):
         return tuple(files)
-    _close(files)
     raise OSError(text.decode(errors="replace") or "the process that makes them was ended")
-
-
-def _close(files: Sequence[int]) -> None:
-    for file in files:
-        os.close(file)
 
 
 def _write_maps(child: int, owner: Owner) -> None:
@@ -137,12 +120,12 @@ def _write_maps(child: int, owner: Owner) -> None:
     """
     process = Path(f"/proc/{child}")
     (process / "setgroups").write_text("deny")
-    (process / "gid_map").write_text(f"{owner.gid} {owner.gid} 1\n")
-    (process / "uid_map").write_text(f"{owner.uid} {owner.uid} 1\n")
+    for number, name in zip(reversed(owner), ("gid_map", "uid_map"), strict=True):
+        (process / name).write_text(f"{number} {number} 1\n")
 
 
 def _make_as_user(theirs: socket.socket, cell: Path, owner: Owner) -> NoReturn:
-    """The process that becomes the user's. Nothing of the warden's may be open in it by then."""
+    """The process that becomes the user's. Nothing of the helper's may be open in it by then."""
     try:
         close_all_but(theirs.fileno(), first=0)
         try:
@@ -183,7 +166,7 @@ def _answer(connection: int, cell: Path, owner: Owner, log: Callable[[str], None
             files = make(cell, owner)
         except OSError as error:
             told = str(error.strerror or error)
-            log(f"no namespaces for user {owner.uid}: {told}")
+            log(f"no namespaces for user {owner[0]}: {told}")
             asked.send(told.encode(), socket.MSG_DONTWAIT)
         else:
             socket.send_fds(asked, [b"ok"], files, socket.MSG_DONTWAIT)

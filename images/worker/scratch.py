@@ -7,11 +7,9 @@ be on another machine.
 
 from __future__ import annotations
 
-import errno
 import os
-import secrets
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -28,14 +26,8 @@ OF_THE_MACHINE: Final = "host_path"
 LEAST_SHARE: Final = 0.9
 """Of the size that the stack file says: file systems keep some of a disk for themselves."""
 
-_MEBIBYTE: Final = 2**20
-_REMOVE: Final = ("-exec", "rm", "-rf", "--one-file-system", "--", "{}", "+")
-"""For find(1): users can have made more names than one program takes. rm follows no link; it complains in the log."""
-
-_NO_MORE_RIGHTS: Final = ("/usr/bin/setpriv", "--inh-caps=-all", "--bounding-set=-all,+dac_override,+fowner")
-"""Jobs run beside it."""
-
 _OF_THE_FILE_SYSTEM: Final = "lost+found"
+_MEBIBYTE: Final = 2**20
 
 
 def prepare(
@@ -45,7 +37,6 @@ def prepare(
     *,
     directory: Path = TMP,
     size: Callable[[Path], int] | None = None,
-    remove: Callable[[Sequence[str]], object] | None = None,
 ) -> NodeConf:
     """Empty it. Returns the node's description with the size that it really has (`TmpDisk=`, MiB).
 
@@ -63,9 +54,7 @@ def prepare(
             f"the pool's scratch has {has} MiB on this machine, and scratch.size says {says} MiB: mount the disk at "
             "scratch.host_path, look at what its storage class makes, or write a smaller size"
         )
-    if left := _set_aside(directory, log):
-        log("removing what earlier jobs have left in the scratch")
-        (remove or _begin_to_remove)(left)
+    _empty(directory, log)
     return replace(conf, disk_mib=min(says, has))
 
 
@@ -84,8 +73,8 @@ def forbid_programs_of_others(kind: str, directory: Path = TMP) -> None:
 
 def give_back(kind: str, log: Callable[[str], None], directory: Path = TMP) -> None:
     """Leave nothing on the machine. For a pod that ends, when its last job has."""
-    if kind == OF_THE_MACHINE and (left := _set_aside(directory, log)):
-        subprocess.run(left, stdin=subprocess.DEVNULL, check=False)
+    if kind == OF_THE_MACHINE:
+        _empty(directory, log)
 
 
 def _mebibytes(directory: Path) -> int:
@@ -93,26 +82,14 @@ def _mebibytes(directory: Path) -> int:
     return found.f_blocks * found.f_frsize // _MEBIBYTE
 
 
-def _set_aside(directory: Path, log: Callable[[str], None]) -> list[str]:
-    """Take all that is there out of the way at once, however much it is and however full the disk; what removes it.
+def _empty(directory: Path, log: Callable[[str], None]) -> None:
+    """Remove all that is there. find(1) and rm(1) follow no link: users have made what is there.
 
-    No link is followed: users have made what is there.
+    An epilog may remove something of it just now, or the container runtime have mounted something there: that is not
+    an error.
     """
-    left, name = 0, f".left-{secrets.token_hex(8)}-"
-    for number, path in enumerate(path for path in list(directory.iterdir()) if path.name != _OF_THE_FILE_SYSTEM):
-        try:
-            path.rename(directory / f"{name}{number}")
-        except OSError as error:
-            # An epilog removes it just now, or the container runtime has mounted something there.
-            if error.errno not in {errno.ENOENT, errno.EBUSY}:
-                log(f"cannot remove what earlier jobs have left in the scratch: {error}")
-        else:
-            left += 1
-    if not left:
-        return []
-    return ["find", str(directory), "-mindepth", "1", "-maxdepth", "1", "-name", f"{name}*", *_REMOVE]
-
-
-def _begin_to_remove(left: Sequence[str]) -> None:
-    """In a process of its own: a million files must not keep the node away."""
-    subprocess.Popen([*_NO_MORE_RIGHTS, *left], stdin=subprocess.DEVNULL, start_new_session=True)
+    if any(path.name != _OF_THE_FILE_SYSTEM for path in directory.iterdir()):
+        log("removing what earlier jobs have left in the scratch")
+        what = ["-mindepth", "1", "-maxdepth", "1", "-not", "-name", _OF_THE_FILE_SYSTEM]
+        remove = ["-exec", "rm", "-rf", "--one-file-system", "--", "{}", "+"]
+        subprocess.run(["find", str(directory), *what, *remove], stdin=subprocess.DEVNULL, check=False)

@@ -32,9 +32,9 @@ from images.common.slurm_node import TOPOLOGY_REASON, ControllerUnreachableError
 from images.common.slurm_records import MARK, NodeRecord
 from images.common.wait import Clock, Reminder
 from images.health.local import find_local
-from images.worker import confine, job_metrics, scratch, warden
+from images.worker import confine, helper, job_metrics, scratch
 from images.worker.cells import Cells, shared_memory_size
-from images.worker.gres import fitting_gres, write_gres_conf
+from images.worker.gres import write_gres_conf
 
 ASK_TIMES: Final = 10
 ASK_AGAIN_SECONDS: Final = 0.5
@@ -181,7 +181,7 @@ def guard_jail(jail: Path, log: Callable[[str], None]) -> None:
     """The last of what takes SYS_ADMIN in this process."""
     seal_root(run)
     size = shared_memory_size()
-    warden.start(lambda: Cells(jail, size), log, containers=os.environ.get("CONTAINERS") == "yes")
+    helper.start(lambda: Cells(jail, size), log, containers=os.environ.get("CONTAINERS") == "yes")
 
 
 def prepare_own_root() -> None:
@@ -211,7 +211,7 @@ def main() -> None:
     """Entry point."""
     with program("slurmd") as log:
         controller = required_env("CONTROLLER")
-        conf = fitting_gres(NodeConf.parse(required_env("NODE_CONF")), log)
+        conf = NodeConf.parse(required_env("NODE_CONF"))
         vendor = os.environ.get("GPU_VENDOR", "nvidia")
         for directory in (RUN_SLURM, SPOOL, CONF_CACHE):
             own_directory(directory)
@@ -230,7 +230,7 @@ def main() -> None:
         own_cpus = os.environ.get("SHARED_CPUS") != "yes"
         topology = confine.read_topology() if own_cpus or conf.gres else None
         if own_cpus:
-            conf = confine.described(conf, topology, confine.allowed_cpus())
+            conf = confine.described(conf, topology, os.sched_getaffinity(0))
         found = confine.find(wanted, name, conf, run, own_cpus=own_cpus)
         log(f"what holds jobs to what they asked for: {found.said}")
         write_gres_conf(conf, vendor, topology, runner=run, log=log)

@@ -1,4 +1,4 @@
-"""What a worker's pod is told and given: how jobs are held, what is served of them, and its scratch."""
+"""Pods of workers and logins: how jobs are held, GPUs, scratch, what is served of jobs; SSSD, and limits of logins."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ from typing import Any
 import pytest
 
 from cli.program.recording import Recording
+from images.common.gpu_jobs import SHOWN
 from images.worker.job_metrics import PORT
 from slurm.names import JOB_METRICS_PORT
 from tests import stacks
-from tests.graph.objects import environment, mounts, pod, recorded, template, volumes
+from tests.graph.objects import containers, environment, mounts, pod, recorded, template, volumes
 
 
 @pytest.mark.parametrize(
     ("sections", "pool", "fields", "told"),
     [
         (stacks.existing(), "cpu", {}, {}),
-        (stacks.existing(), "cpu", {"confinement": "required"}, {"CONFINEMENT": "required"}),
-        (stacks.existing(), "cpu", {"confinement": "off"}, {"CONFINEMENT": "off"}),
-        (stacks.existing(), "cpu", {"containers": True}, {"CONTAINERS": "yes"}),
-        (stacks.existing(), "cpu", {"containers": False}, {}),
+        (
+            stacks.existing(),
+            "cpu",
+            {"confinement": "off", "containers": True},
+            {"CONFINEMENT": "off", "CONTAINERS": "yes"},
+        ),
         # Two local workers share two CPUs: both would bind their first job to the first one.
         (stacks.dev(), "default", {}, {"SHARED_CPUS": "yes"}),
     ],
@@ -87,3 +90,102 @@ def test_of_a_machine_s_directory_each_pod_sees_its_own_part_alone() -> None:
     assert (told["POD_NAME"], told["SCRATCH"]) == ({"fieldRef": {"fieldPath": "metadata.name"}}, "host_path")
     for other in (*spec["initContainers"], *spec["containers"]):
         assert len(mounts(other, volume["name"])) == (other["name"] == "slurmd")
+
+
+AMD = {"count": 8, "vendor": "amd", "type": "mi300x"}
+MIG = {"count": 2, "mig": {"1g.10gb": 7, "3g.40gb+me": 1}}
+
+
+def gpu_pod(gpus: Any) -> dict[str, Any]:
+    """A pod of a pool with these GPUs."""
+    recording = recorded(worker_nodes__gpu__resources__gpus=gpus, worker_nodes__gpu__confinement="required")
+    return pod(recording, "slurm-pool-gpu-pods")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "extended", "told", "reads_the_kernel_s_log"),
+    [
+        (AMD, {"amd.com/gpu": "8"}, {"GPU_VENDOR": "amd"}, False),
+        (
+            {"count": 8, "type": "h100", "shard": 32},
+            {"nvidia.com/gpu": "8"},
+            {"NVIDIA_DRIVER_CAPABILITIES": "compute,utility,video"},
+            True,
+        ),
+        (
+            MIG,
+            {"nvidia.com/mig-1g.10gb": "7", "nvidia.com/mig-3g.40gb.me": "1"},
+            {"NVIDIA_DRIVER_CAPABILITIES": "compute,utility,video"},
+            True,
+        ),
+    ],
+)
+def test_a_pod_asks_for_its_gpus_in_their_vendor_s_words_and_slurmd_is_told_whose_they_are(
+    gpus: Any, extended: dict[str, str], told: dict[str, str], reads_the_kernel_s_log: bool
+) -> None:
+    (slurmd,) = gpu_pod(gpus)["containers"]
+    for part in ("requests", "limits"):
+        assert {name: count for name, count in slurmd["resources"][part].items() if ".com/" in name} == extended
+    found = environment(slurmd)
+    assert {name: found[name] for name in ("GPU_VENDOR", "NVIDIA_DRIVER_CAPABILITIES") if name in found} == told
+    assert ("SYSLOG" in slurmd["securityContext"]["capabilities"]["add"]) is reads_the_kernel_s_log
+
+
+def test_only_where_it_is_asked_for_exporters_of_the_machine_are_shown_the_jobs() -> None:
+    spec = gpu_pod({"count": 8, "job_files": True})
+    (volume,) = [one for one in spec["volumes"] if "hostPath" in one]
+    assert volume["hostPath"] == {"path": str(SHOWN), "type": "DirectoryOrCreate"}
+    assert mounts(spec["containers"][0], volume["name"]).keys() == {str(SHOWN)}
+    assert not [one for one in gpu_pod(8)["volumes"] if "hostPath" in one]
+
+
+PODS = ("slurm-controller-pods", "slurm-accounting-pods", "slurm-pool-cpu-pods", "slurm-login-pods", "slurm-rest-pods")
+PIPES = "/var/lib/sss/pipes"
+
+
+@pytest.fixture(scope="module")
+def asked() -> Recording:
+    """A stack with SSSD and the REST API."""
+    return recorded(sssd={"secret": "ldap"}, rest={"enabled": True})
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_every_pod_that_asks_for_users_has_it_before_its_daemons_start_and_it_alone_sees_the_secret(
+    asked: Recording, name: str
+) -> None:
+    spec = pod(asked, name)
+    found = containers(spec)
+    (first, sidecar), *others = found.items()
+    assert (first, sidecar["restartPolicy"]) == ("sssd", "Always")
+    assert sidecar["startupProbe"]["exec"]["command"] == ["test", "-S", f"{PIPES}/nss"]
+    assert all(mounts(container)[PIPES]["name"] == "sss-pipes" for container in found.values())
+    assert all(environment(container)["SSSD_PIPES"] == PIPES for _, container in others)
+    assert volumes(spec)["sssd"]["secret"] == {"secretName": "ldap", "defaultMode": 0o400}
+    assert [one for one, container in found.items() if mounts(container, "sssd")] == ["sssd"]
+
+
+def test_without_it_nothing_of_it_is_there() -> None:
+    recording = recorded(rest={"enabled": True})
+    assert not [name for name in PODS if "sss" in str(pod(recording, name))]
+
+
+LIMITS = {
+    "processes": 200, "open_files": 1024, "memory": "4Gi", "cpu_minutes": 60, "total_memory": "1Gi",
+    "total_cpus": "1.5",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [
+        (LIMITS, "nproc=200 nofile=1024 as=4194304 cpu=60 total_memory=1073741824 total_cpus=1500"),
+        ({}, "nproc=4096"),
+        ({"processes": None}, None),
+    ],
+)
+def test_limits_of_login_nodes_reach_sshd_and_nobody_else_and_bind_unless_the_stack_file_says_otherwise(
+    limits: dict[str, Any], told: str | None
+) -> None:
+    sshd, *others = pod(recorded(login__user_limits=limits), "slurm-login-pods")["containers"]
+    assert environment(sshd).get("USER_LIMITS") == told
+    assert "USER_LIMITS" not in str(others)

@@ -38,7 +38,7 @@ EXCEPTIONS: Mapping[str, str | None] = {
     "DefMemPerCPU": "100",  # the nodes of some tests have many CPUs and no more memory
     "MaxMemPerNode": None,  # or more memory than those of the stack
     "MpiDefault": "none",  # a PMIx server for each step costs CPU: tests of MPI ask for one
-    "Epilog": None,  # it needs the warden, which only runs where there is a jail: tests with one have it
+    "Epilog": None,  # it needs the helper, which only runs where there is a jail: tests with one have it
 }
 """Keys of slurm.conf that differ from the product's, each with its reason. None: left out."""
 

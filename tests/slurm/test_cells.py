@@ -1,4 +1,4 @@
-"""Each job has its own /tmp and /dev/shm in the jail, and a warden that makes them, with real daemons.
+"""Each job has its own /tmp and /dev/shm in the jail, and a helper that makes them, with real daemons.
 
 And `srun --user-namespace`: containers in jobs of a pool that allows it, and what stays closed.
 """

@@ -1,5 +1,5 @@
 /*
- * devices.c - part of guarded.so: slurmstepd has the warden load its programs that say which devices a job may open.
+ * devices.c - part of guarded.so: slurmstepd has the helper load its programs that say which devices a job may open.
  *
  * slurmstepd writes them for the kernel and may not load them any more when it is in the jail (images/worker/devices.py).
  */
@@ -16,7 +16,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-int slurmstack_warden = -1; /* the step's connection, from the plugin that took the step into its cell */
+int slurmstack_helper = -1; /* the step's connection, from the plugin that took the step into its cell */
 
 enum { LONGEST = 4096 * sizeof(struct bpf_insn) };
 
@@ -55,9 +55,9 @@ static int send_program(const union bpf_attr *attributes)
 	header->cmsg_type = SCM_RIGHTS;
 	header->cmsg_len = CMSG_LEN(sizeof(int));
 	memcpy(CMSG_DATA(header), &cgroup, sizeof(cgroup));
-	if (size < 0 || sendmsg(slurmstack_warden, &message, MSG_NOSIGNAL) < 0)
+	if (size < 0 || sendmsg(slurmstack_helper, &message, MSG_NOSIGNAL) < 0)
 		return -1;
-	size = recv(slurmstack_warden, answer, sizeof(answer), 0);
+	size = recv(slurmstack_helper, answer, sizeof(answer), 0);
 	if (size == 2 && memcmp(answer, "ok", 2) == 0)
 		return 0;
 	errno = EPERM;
@@ -75,7 +75,7 @@ long syscall(long number, ...)
 	for (i = 0; i < 6; i++)
 		argument[i] = va_arg(rest, long);
 	va_end(rest);
-	if (number == SYS_bpf && slurmstack_warden >= 0) {
+	if (number == SYS_bpf && slurmstack_helper >= 0) {
 		const union bpf_attr *attributes = (const void *)argument[1];
 
 		if (argument[0] == BPF_PROG_LOAD && attributes->prog_type == BPF_PROG_TYPE_CGROUP_DEVICE)

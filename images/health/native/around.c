@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "warden.h"
+#include "helper.h"
 
 /* The tests have places of their own. */
 #ifndef ROOT
@@ -136,16 +136,16 @@ static void end_directories(const char *job)
 		remove_gone();
 }
 
-/* Asks the warden for the end of a job's cell. Returns whether that is to come later. */
+/* Asks the helper for the end of a job's cell. Returns whether that is to come later. */
 static int comes_later(const char *job, const char *when)
 {
-	char request[64], answer[WARDEN_LONGEST];
-	int connection = warden_connect(), answered, reason;
+	char request[64], answer[HELPER_LONGEST];
+	int connection = helper_connect(), answered, reason;
 
 	if (connection < 0)
 		return 0;
 	snprintf(request, sizeof(request), "end %s%s", job, when);
-	answered = warden_ask(connection, request, answer);
+	answered = helper_ask(connection, request, answer, NULL);
 	reason = errno;
 	close(connection);
 	/* It has ended meanwhile, and another takes its place: else what lies in the job's /dev/shm would stay. */

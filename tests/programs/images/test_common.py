@@ -54,8 +54,8 @@ def test_a_program_of_which_a_thread_has_died_ends_and_says_why() -> None:
 def test_every_program_of_the_images_starts_a_main_that_exists(folder: str, tmp_path: Path) -> None:
     for path in install_programs(folder, tmp_path):
         assert path.stat().st_mode & stat.S_IXUSR
-        module = PROGRAMS[folder][path.name]
-        code = f"from {module} import main; assert callable(main)"
+        module, _, function = PROGRAMS[folder][path.name].partition(":")
+        code = f"from {module} import {function or 'main'} as main; assert callable(main)"
         subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True)
 
 

@@ -101,3 +101,24 @@ def test_an_archive_that_does_not_answer_is_not_taken_for_one_without_the_packag
     with pytest.raises(subprocess.CalledProcessError) as error:
         packages.install(["bc"], cuda=False, run=debian.run, root=debian.root)
     assert error.value.cmd[:2] == ["apt-get", "update"]
+
+
+DEB822 = """\
+Types: deb
+URIs: http://deb.example/debian
+Suites: trixie trixie-updates
+Components: main
+Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
+"""
+
+
+def test_components_are_added_to_debian_s_own_sources_only_and_once() -> None:
+    added = packages.with_components(DEB822, "trixie")
+    assert added == DEB822.replace("Components: main\n", "Components: main contrib non-free\n")
+    assert packages.with_components(added, "trixie") == added
+    other = DEB822.replace("trixie", "stable")
+    assert packages.with_components(other, "trixie") == other
+
+    lines = "# deb x trixie main\ndeb [trusted=yes] http://a trixie-security main non-free\ndeb http://b stable main\n"
+    wanted = lines.replace("main non-free", "main non-free contrib")
+    assert packages.with_components(lines, "trixie") == wanted

@@ -1,4 +1,4 @@
-"""Cells without CAP_SYS_ADMIN: the mounts of a warden are noted."""
+"""Cells without CAP_SYS_ADMIN: the mounts of a helper are noted."""
 
 from __future__ import annotations
 
@@ -6,33 +6,38 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from images.common.jail_view import open_inside
-from images.worker.cells import Cells, Mounts
-from images.worker.namespaces import Owner
-from images.worker.warden import Warden
+import pytest
+
+from images.common.jail_view import Bind, open_inside
+from images.worker import cells
+from images.worker.cells import Cells
+from images.worker.helper import Helper
 
 
-class FakeCellMounts(Mounts):
+class FakeCellMounts:
     """Mounts that are noted. As after a real one, the jail's directories are in the cell then."""
 
-    def __init__(self) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.mounted: dict[str, str] = {}
         """What is mounted where."""
         self.fails: str = ""
         """The kind of mount that does not work."""
+        calls = {"mount_points": self.points, "attach": self.copy, "show": self.bind}
+        for name, call in {**calls, "mount_memory": self.memory, "unmount": self.remove}.items():
+            monkeypatch.setattr(cells, name, call)
 
     def points(self) -> frozenset[str]:
         return frozenset(self.mounted)
 
-    def copy(self, tree: Path, target: int) -> None:
+    def copy(self, tree: Path, target: int, **_: bool) -> None:
         cell = self._note("copy", target, str(tree))
         for name in ("tmp", "dev/shm"):
             (cell / name).mkdir(parents=True)
 
-    def bind(self, root: Path, path: str, source: Path) -> None:
+    def bind(self, root: Path, bind: Bind) -> None:
         self._fail("bind")
-        os.close(open_inside(root, path, make=False, kind="directory"))
-        self.mounted[str(root / path.lstrip("/"))] = str(source)
+        os.close(open_inside(root, bind.path, make=False, kind="directory"))
+        self.mounted[str(root / bind.path.lstrip("/"))] = bind.source
 
     def memory(self, target: int, size: int) -> None:
         self._note("memory", target, f"{size} bytes")
@@ -56,11 +61,9 @@ class FakeCellMounts(Mounts):
             raise PermissionError(1, "Operation not permitted")
 
 
-def cells_in(directory: Path, mounts: FakeCellMounts | None = None) -> Cells:
+def cells_in(directory: Path) -> Cells:
     """Cells below a directory, with room for their jobs' own."""
-    return Cells(
-        Path("/jail"), 4096, cells=directory / "cells", jobs=directory / "jobs", mounts=mounts or FakeCellMounts()
-    )
+    return Cells(Path("/jail"), 4096, cells=directory / "cells", jobs=directory / "jobs")
 
 
 UID, GID = os.getuid(), os.getgid()
@@ -69,24 +72,21 @@ PID = 4711
 
 @dataclass(kw_only=True)
 class Kept:
-    """A warden with what it works on."""
+    """A helper with what it works on."""
 
     directory: Path
-    mounts: FakeCellMounts = field(default_factory=FakeCellMounts)
     log: list[str] = field(default_factory=list)
     cgroups: Path | None = None
     asked: list[int] = field(default_factory=list)
-    containers: bool = True
-    made: list[tuple[int, Path, Owner]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.cells = cells_in(self.directory, self.mounts)
-        self.warden = Warden(
+        self.cells = cells_in(self.directory)
+        self.helper = Helper(
             self.cells,
             self.log.append,
             cgroups_of=self._cgroups_of,
             cgroups=self.directory / "cgroups",
-            make_namespaces=(lambda *asked: self.made.append(asked)) if self.containers else None,
+            containers=True,
         )
 
     def _cgroups_of(self, pid: int) -> Path | None:
@@ -94,7 +94,7 @@ class Kept:
         return self.cgroups
 
     def ask(self, connection: int, request: str) -> str:
-        return self.warden.answer(connection, PID, request.encode())
+        return self.helper.answer(connection, PID, request.encode())
 
     def jobs(self) -> list[str]:
         """Those that have a cell."""

@@ -1,15 +1,17 @@
-"""What a worker finds out about holding jobs to what they asked for, and what it tells slurmd."""
+"""What a worker finds out about holding jobs to what they asked for, what it tells slurmd, and figures of jobs."""
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
 
-from images.common.cgroups import CannotConfineError, Subtree
+from images.common.cgroups import CannotConfineError, Subtree, memory_limit, take_subtree
 from images.common.command import Result, Runner
 from images.common.process import CannotGoOnError
-from images.worker.confine import Confinement, Topology, described, find, read_topology, write_slurm_conf
+from images.worker.confine import Confinement, Topology, described, find, read_topology
+from images.worker.job_metrics import answer
 from tests.fakes import node_conf
 from tests.fakes.commands import FakeRunner
 from tests.fakes.node_conf import conf
@@ -79,20 +81,6 @@ def test_a_worker_that_has_to_hold_jobs_and_cannot_does_not_start(
         found(tmp_path, "required", **more)  # type: ignore[arg-type]
 
 
-def lines(tmp_path: Path, *, confined: bool, own_cpus: bool) -> list[str]:
-    write_slurm_conf(confined=confined, own_cpus=own_cpus, in_jail=False, directory=tmp_path)
-    return (tmp_path / "slurm.conf").read_text().splitlines()
-
-
-def test_slurmd_is_told_which_plugins_hold(tmp_path: Path) -> None:
-    cgroups = ["ProctrackType=proctrack/cgroup", "JobAcctGatherType=jobacct_gather/cgroup"]
-
-    assert lines(tmp_path, confined=True, own_cpus=True) == ["TaskPlugin=task/affinity,task/cgroup", *cgroups]
-    assert lines(tmp_path, confined=True, own_cpus=False) == ["TaskPlugin=task/cgroup", *cgroups]
-    assert lines(tmp_path, confined=False, own_cpus=True) == ["TaskPlugin=task/affinity"]
-    assert lines(tmp_path, confined=False, own_cpus=False) == []
-
-
 CONF = "CPUs={} RealMemory=1000 Feature=default"
 TWO_SOCKETS = Topology(sockets=2, cores=2, threads=2, order=(0, 4, 2, 6, 1, 5, 3, 7))
 """As many servers count: even numbers on the first socket, second threads at the end."""
@@ -130,3 +118,57 @@ def test_what_kubernetes_gave_to_other_pods_is_kept_from_jobs() -> None:
 )
 def test_what_cannot_be_told_stays_as_the_stack_file_has_it(cpus: int, allowed: range | tuple[int, ...]) -> None:
     assert described(conf(CONF.format(cpus)), TWO_SOCKETS, frozenset(allowed)).text == CONF.format(cpus)
+
+
+REMOUNT = "mount -o remount,bind,rw"
+IN_NAMESPACE = "0::/"
+CONTROLLERS = "cpuset cpu io memory hugetlb pids rdma misc"
+
+
+def why_not(
+    tmp_path: Path,
+    filesystems: tuple[str, ...] = ("cgroup2",),
+    place: str = IN_NAMESPACE,
+    controllers: str = CONTROLLERS,
+) -> tuple[str, list[str]]:
+    """Why it cannot be taken, and what was run for it."""
+    mount, proc = tmp_path / "cgroup", tmp_path / "proc"
+    for directory in (mount, proc):
+        directory.mkdir()
+    (mount / "cgroup.controllers").write_text(CONTROLLERS)
+    (proc / "cgroup").write_text(f"{place}\n")
+    lines = [f"30 22 0:26 / {mount} rw - {filesystem} cgroup rw\n" for filesystem in filesystems]
+    (proc / "mountinfo").write_text("22 1 0:2 / / rw - ext4 /dev/vda rw\n" + "".join(lines))
+    runner = FakeRunner({REMOUNT: Result(code=32, stderr="mount: permission denied")})
+    with pytest.raises(CannotConfineError) as error:
+        take_subtree("slurmd", "system.slice/x", 2**30, runner, mount=mount, proc=proc, is_read_only=lambda _: True)
+    assert [path.name for path in mount.iterdir()] == ["cgroup.controllers"], "nothing was made"
+    return str(error.value), runner.commands
+
+
+@pytest.mark.parametrize("filesystems", [("tmpfs",), (), ("cgroup2", "cgroup")])
+def test_version_1_offers_nothing(tmp_path: Path, filesystems: tuple[str, ...]) -> None:
+    why, commands = why_not(tmp_path, filesystems)
+    assert "version 1 of cgroups" in why
+    assert not commands
+
+
+@pytest.mark.parametrize("place", ["0::/kubepods.slice/pod1.slice/cri-1.scope", "12:cpu:/\n0::/"])
+def test_without_a_namespace_the_machine_s_own_tree_is_left_alone(tmp_path: Path, place: str) -> None:
+    why, commands = why_not(tmp_path, place=place)
+    assert "no cgroup namespace" in why
+    assert not commands
+
+
+def test_the_container_s_own_limit(tmp_path: Path) -> None:
+    assert memory_limit(tmp_path) is None, "version 1"
+    for text, limit in (("8589934592", 2**33), ("max", None)):
+        (tmp_path / "memory.max").write_text(f"{text}\n")
+        assert memory_limit(tmp_path) == limit
+
+
+def test_a_node_without_cgroups_tells_of_its_health_alone(tmp_path: Path) -> None:
+    assert answer("default-0", "/metrics", tmp_path / "metrics.prom").text == ""
+    (tmp_path / "metrics.prom").write_text("slurmstack_health_last_run_timestamp_seconds 1\n")
+    assert answer("default-0", "/metrics", tmp_path / "metrics.prom").text.endswith("_seconds 1\n")
+    assert answer("default-0", "/", tmp_path / "metrics.prom").status == HTTPStatus.NOT_FOUND

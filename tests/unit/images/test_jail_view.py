@@ -1,17 +1,23 @@
-"""What is mounted in a pod, what is bound into the jail, and homes that are made there."""
+"""What is bound into the jail, homes, limits of logins, and what keeps users away from the pod's own."""
 
 from __future__ import annotations
 
 import json
 import os
 import pwd
+import resource
 from pathlib import Path
 
 import pytest
 
+from images.common.boundary import (
+    forget_configuration,
+    own_directory,
+    protect_cgroups,
+)
+from images.common.cgroups import CannotConfineError, Subtree
+from images.common.command import Result, run
 from images.common.jail_view import (
-    LOGIN_BINDS,
-    WORKER_BINDS,
     Bind,
     JailViewError,
     bind_into_jail,
@@ -19,8 +25,10 @@ from images.common.jail_view import (
     user_volumes,
 )
 from images.common.mountinfo import WrongFilesystemError, expect_filesystem
+from images.common.process import CannotGoOnError
 from images.login import make_home as make_home_program
-from tests.fakes.commands import FakeMounts
+from images.login.sshd import limits_file, set_up_shares
+from tests.fakes.commands import FakeMounts, FakeRunner
 
 POD = """\
 500 400 0:40 / / rw,relatime master:1 - overlay overlay rw
@@ -53,8 +61,7 @@ def test_a_volume_that_the_machine_did_not_mount_is_refused(mountinfo: Path) -> 
 
 @pytest.fixture
 def jail(tmp_path: Path) -> Path:
-    (tmp_path / "jail/etc/skel").mkdir(parents=True)
-    (tmp_path / "jail/etc/skel/.bashrc").write_text("# skeleton\n")
+    (tmp_path / "jail/etc").mkdir(parents=True)
     (tmp_path / "jail/etc/hosts").touch()
     return tmp_path / "jail"
 
@@ -67,13 +74,10 @@ def bound(jail: Path, *binds: Bind, mounted: str = "", mounts: FakeMounts | None
     return mounts.made
 
 
-def test_the_pods_own_is_shown_once_and_what_is_not_the_users_for_reading_only(jail: Path) -> None:
-    hosts, dev = Bind(path="/etc/hosts", read_only=True), Bind(path="/dev", recursive=True, make=True)
-
-    assert bound(jail, hosts, dev) == [f"--bind -o ro /etc/hosts {jail}/etc/hosts", f"--rbind /dev {jail}/dev"]
+def test_a_second_call_binds_nothing_again(jail: Path) -> None:
+    dev = Bind(path="/dev", recursive=True, make=True)
+    assert bound(jail, dev) == [f"--rbind /dev {jail}/dev"]
     assert bound(jail, dev, mounted=f"{jail}/dev") == []
-    writable = {bind.path for bind in (*LOGIN_BINDS, *WORKER_BINDS) if not bind.read_only}
-    assert writable == {"/proc", "/sys", "/dev", "/tmp", "/var/spool/slurmd"}
 
 
 def volumes(*entries: dict[str, str]) -> list[Bind]:
@@ -120,41 +124,6 @@ def test_a_link_in_the_jail_never_turns_a_mount_on_the_pod(tmp_path: Path, link:
     assert mounts.made == []
 
 
-def test_nobody_gets_into_a_home_while_it_is_given_away(jail: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (jail / "etc/skel/.config/app").mkdir(parents=True)
-    (jail / "etc/skel/.config/app/settings").touch()
-    given: list[str] = []
-    fchown = os.fchown
-
-    def give(descriptor: int, uid: int, gid: int) -> None:
-        place = Path(f"/proc/self/fd/{descriptor}").readlink()
-        way = [parent for parent in place.relative_to(jail / "home").parents if parent.name]
-        assert (jail / "home" / way[-1]).stat().st_mode & 0o077 == 0, f"others could replace what leads to {place}"
-        given.append(place.name)
-        fchown(descriptor, uid, gid)
-
-    monkeypatch.setattr(os, "fchown", give)
-    assert make_home(jail, "/home/lena", *ME)
-    assert {"settings", "app", ".config", "home"} <= set(given)
-    assert (jail / "home/lena/.config/app/settings").exists()
-
-
-def test_of_a_skeleton_links_are_taken_as_they_are_and_nothing_that_holds_up(jail: Path) -> None:
-    skeleton = jail / "etc/skel"
-    (skeleton / "key").symlink_to("/secrets/ssh/key")
-    (skeleton / "tool").write_text("tool")
-    (skeleton / "tool").chmod(0o4755)
-    os.mkfifo(skeleton / "pipe")
-
-    assert make_home(jail, "/home/lena", *ME)
-
-    home = jail / "home/lena"
-    assert sorted(path.name for path in home.iterdir()) == [".bashrc", "key", "tool"]
-    assert str((home / "key").readlink()) == "/secrets/ssh/key"
-    assert (home / "tool").stat().st_mode & 0o7777 == 0o755
-    assert (home / "tool").read_text() == "tool"
-
-
 def test_a_home_is_never_made_through_a_symbolic_link(jail: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -176,3 +145,77 @@ def test_a_home_that_is_no_place_for_one_is_left_alone(jail: Path, monkeypatch: 
 
     assert make_home_program.main() == 0
     assert sorted(jail.rglob("*")) == before
+
+
+def test_a_limit_above_the_pod_s_own_becomes_that_as_no_login_would_work_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1, 600))
+    said: list[str] = []
+
+    text = limits_file({"nofile": 601, "cpu": 11, "nproc": 600}, said.append)
+
+    assert text.splitlines()[1:] == ["* - nofile 600", "* - cpu 10", "* - nproc 600"]
+    assert said == [
+        "login.user_limits: nofile is 600 instead of 601: more is not allowed to this pod",
+        "login.user_limits: cpu is 10 instead of 11: more is not allowed to this pod",
+    ]
+
+
+def test_without_cgroups_there_are_no_shares_and_the_log_says_why(tmp_path: Path) -> None:
+    def cannot(*_: object) -> Subtree:
+        raise CannotConfineError("the reason")
+
+    file, said = tmp_path / "shares", list[str]()
+    file.write_text("of the container's start before")
+    set_up_shares({"total_cpus": 100}, run, said.append, take=cannot, limit=lambda: None, file=file)
+
+    assert not file.exists()
+    assert said == ["users share this login node's CPU and memory as they come: the reason"]
+
+
+def test_what_took_the_place_of_a_directory_goes_and_nothing_that_it_leads_to(tmp_path: Path) -> None:
+    """Code of the pod's that an earlier container ran may have put it there."""
+    (tmp_path / "other").mkdir(mode=0o700)
+    place = tmp_path / "place"
+    place.symlink_to(tmp_path / "other")
+
+    own_directory(place, os.getuid(), os.getgid())
+
+    assert (place.is_dir(), place.is_symlink(), place.stat().st_mode & 0o7777) == (True, False, 0o755)
+    assert (tmp_path / "other").stat().st_mode & 0o7777 == 0o700
+
+
+@pytest.mark.parametrize("link", [True, False])
+def test_the_configuration_of_an_earlier_container_is_forgotten(tmp_path: Path, *, link: bool) -> None:
+    """Root in the jail may have reached it then, and Slurm's commands load the plugins that it names."""
+    cache, run = tmp_path / "conf-cache", tmp_path / "run"
+    for directory in (cache, run):
+        directory.mkdir()
+    (cache / "slurm.conf").write_text("PluginDir=/jail/home/mallory\n")
+    (cache / "scripts").mkdir()
+    (cache / "scripts/prolog").touch()
+    (cache / "elsewhere").symlink_to(tmp_path)
+    if link:
+        (run / "conf").symlink_to(cache)
+    else:
+        (run / "conf").mkdir()
+        (run / "conf/slurm.conf").touch()
+
+    forget_configuration(cache, run / "conf")
+
+    assert not list(cache.iterdir())
+    assert not list(run.rglob("slurm.conf"))
+    assert tmp_path.exists()
+
+
+def test_cgroups_are_shown_for_reading_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A runtime may mount them to be written, and root in the jail would take its job out of all limits."""
+    runner = FakeRunner()
+    protect_cgroups(tmp_path, runner)
+    assert runner.commands == [], "there are none"
+    monkeypatch.setattr(Path, "is_mount", lambda path: path == tmp_path / "sys/fs/cgroup")
+    protect_cgroups(tmp_path, runner)
+    assert runner.commands == [f"mount -o remount,bind,ro {tmp_path}/sys/fs/cgroup"]
+    with pytest.raises(CannotGoOnError, match="cannot be made read-only: denied"):
+        protect_cgroups(tmp_path, FakeRunner({"mount": Result(code=32, stderr="denied")}))

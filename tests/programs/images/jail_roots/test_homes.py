@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from images.common import jail_roots, readiness
+from images.common.jail_view import make_home
 from images.common.process import RefusedError
 from images.jail import populate, users
 
@@ -104,3 +105,24 @@ def test_a_pod_waits_until_the_volume_is_known_to_have_homes(scene: Scene) -> No
     scene.run(apart=True)
     (scene.jail / readiness.ACCOUNTS_MARKER).unlink()
     assert not scene.pod_starts(apart=True), "nobody has taken the volume's top from everybody yet"
+
+
+def test_of_a_skeleton_links_are_taken_as_they_are_and_no_rights_of_others(tmp_path: Path) -> None:
+    jail, skeleton = tmp_path, tmp_path / "etc/skel"
+    skeleton.mkdir(parents=True)
+    (skeleton / "key").symlink_to("/secrets/ssh/key")
+    (skeleton / ".config/app").mkdir(parents=True)
+    (skeleton / ".config/app/tool").write_text("tool")
+    (skeleton / ".config/app/tool").chmod(0o4755)
+    os.mkfifo(skeleton / "pipe")
+    owner = (10001, 10002) if os.geteuid() == 0 else (os.getuid(), os.getgid())
+
+    assert make_home(jail, "/home/lena", *owner)
+
+    home = jail / "home/lena"
+    tool = (home / ".config/app/tool").stat()
+    assert str((home / "key").readlink()) == "/secrets/ssh/key"
+    assert (tool.st_mode & 0o7777, home.stat().st_mode & 0o7777) == (0o755, 0o700)
+    for path in (home, *home.rglob("*")):
+        assert (path.lstat().st_uid, path.lstat().st_gid) == owner, path
+    assert [path.name for path in (jail / "home").iterdir()] == ["lena"]

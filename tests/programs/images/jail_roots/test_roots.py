@@ -1,19 +1,73 @@
-"""Named roots in the jail's volume: filled beside the others, once; hidden from the first."""
+"""Named roots in the jail's volume: filled beside the others, once; hidden from the first; with the same accounts."""
 
 from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from images.backup import settings
 from images.common import jail_roots
 from images.common.jail_view import JailViewError
-from images.common.process import RefusedError
-from images.jail.populate import IN_PROGRESS, MARKER
-from tests.programs.images.jail_roots.roots import fill
+from images.common.process import CannotGoOnError, RefusedError
+from images.jail import populate as roots
+from images.jail import users
+from images.jail.accounts import AccountError, Declared, User
+from images.jail.populate import IN_PROGRESS, MARKER, Wanted, populate, populate_root
+from images.jail.users import apply_everywhere
+from tests.programs.images.mounts import run_apart
+
+ME = os.getuid() or 10001
+
+
+def nothing_said(_: str) -> None:
+    pass
+
+
+def fill(source: Path, volume: Path, name: str, version: str = "24.11-abc", release: str = "24.11") -> int:
+    if not name:
+        return populate(source, volume, version, nothing_said, frozenset({"/"}))
+    wanted = Wanted(volume=volume, name=name, version=version, release=release)
+    return populate_root(source, wanted, nothing_said, frozenset({"/"}))
+
+
+def apply(volume: Path, **users: User) -> list[str]:
+    said: list[str] = []
+    apply_everywhere(volume, Declared(users=users), said.append)
+    return said
+
+
+def user(uid: int = ME, **more: Any) -> User:
+    return User(**{"uid": uid, "gid": uid, **more})
+
+
+def passwd(root: Path) -> dict[str, str]:
+    lines = (root / "etc/passwd").read_text().splitlines()
+    return {line.split(":")[0]: line.split(":")[2] for line in lines}
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    root = tmp_path / "image"
+    for name in ("etc/skel", "home", "srv", "usr/bin", "opt", "proc/1"):
+        (root / name).mkdir(parents=True)
+    (root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/bash\n")
+    (root / "etc/group").write_text("root:x:0:\n")
+    (root / "etc/shadow").write_text("root:*:20000:0:99999:7:::\n")
+    (root / "usr/bin/tool").write_text("tool")
+    return root
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Path:
+    path = tmp_path / "volume"
+    path.mkdir()
+    return path
 
 
 def test_a_root_is_filled_beside_the_first_one_which_stays_as_it_is(source: Path, volume: Path) -> None:
@@ -104,3 +158,169 @@ def test_whatever_is_in_a_marker_a_root_is_listed(volume: Path, text: str) -> No
     assert known is not None
     assert known.version.isprintable()
     assert known.left_out == 0
+
+
+# Tools
+
+
+@pytest.fixture
+def tools(source: Path, volume: Path) -> Path:
+    """The first root, and `blue`."""
+    (source / "usr/local/bin").mkdir(parents=True)
+    (source / "usr/bin/other").write_text("other")
+    fill(source, volume, "")
+    fill(source, volume, "blue", version="24.11-def")
+    return volume
+
+
+def test_what_users_changed_is_shown_and_no_name_writes_on_a_terminal(tools: Path) -> None:
+    root = jail_roots.root_of(tools, "blue")
+    (root / "opt/\x1b[2Jx\n").touch()
+    (root / os.fsdecode(b"opt/\xff")).touch()
+    (root / "usr/local/bin/app/lib").mkdir(parents=True)
+    (root / "usr/local/bin/app/run").touch()
+    (root / "usr/bin/tool").write_text("changed")
+    (root / "usr/bin/other").unlink()
+    (root / "home/alice").mkdir()
+
+    found = roots.diff(tools, "blue")
+
+    assert found["added"] == {"/opt/\\udcff": 1, "/opt/\\x1b[2Jx\\n": 1, "/usr/local/bin/app": 3}
+    assert (found["changed"], found["removed"]) == (["/usr/bin/tool"], ["/usr/bin/other"])
+    assert found["counts"] == {"added": 5, "changed": 1, "removed": 1}
+
+
+def test_roots_are_listed_with_their_size_without_what_all_share(tools: Path) -> None:
+    (tools / "home/large").write_bytes(b"x" * 2**20)
+    first, blue = roots.list_roots(tools, sizes=True)
+    assert (first["name"], first["whole"], first["version"], first["more"]) == ("", True, "24.11-abc", False)
+    assert (blue["name"], blue["release"], blue["carried_from"], blue["left_out"]) == ("blue", "24.11", None, 0)
+    assert 0 < first["bytes"] < 2**20
+
+
+def test_a_link_to_another_root_is_not_gone_into(tools: Path) -> None:
+    root = jail_roots.root_of(tools, "blue")
+    (root / "opt").rmdir()
+    (root / "opt").symlink_to("../../..")
+    assert roots.diff(tools, "blue")["changed"] == ["/opt"]
+    roots.remove(tools, "blue", nothing_said)
+    assert (tools / "usr/bin/tool").exists()
+
+
+def test_a_removed_root_is_gone(tools: Path) -> None:
+    (jail_roots.root_of(tools, "blue") / "opt/closed").mkdir(mode=0)
+
+    roots.remove(tools, "blue", nothing_said)
+
+    assert [path.name for path in (tools / jail_roots.ROOTS).iterdir()] == [".first"]
+    assert (tools / "usr/bin/tool").exists()
+    with pytest.raises(RefusedError, match="there is no root 'blue'"):
+        roots.remove(tools, "blue", nothing_said)
+
+
+def test_an_interrupted_removal_is_gone_on_with_and_the_root_is_no_longer_there_meanwhile(
+    tools: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(roots, "_empty", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            roots.remove(tools, "blue", nothing_said)
+    assert jail_roots.whole(tools) == [""]
+
+    roots.remove(tools, "blue", nothing_said)
+    assert [path.name for path in (tools / jail_roots.ROOTS).iterdir() if "removing" in path.name] == []
+
+
+def test_the_first_root_cannot_be_removed(tools: Path) -> None:
+    for name in ("", ".first", "..", "."):
+        with pytest.raises(RefusedError):
+            roots.remove(tools, name, nothing_said)
+    assert (tools / "usr/bin/tool").exists()
+
+
+# Hidden from the first root by real mounts
+
+REAL = """
+import os, subprocess, sys
+from pathlib import Path
+from images.common import jail_roots
+from images.common.jail_view import Bind, bind_into_jail
+jail, work = Path(sys.argv[1]), Path(sys.argv[2])
+jail_roots.NOTHING = work / "nothing"
+bind_into_jail(jail, jail_roots.hidden(), print)
+root = jail / jail_roots.ROOTS
+print("seen:", os.listdir(root))
+for tried in (lambda: root.rename(jail / "moved"), root.rmdir, (root / "x").touch, lambda: (root / "blue").stat()):
+    try:
+        tried()
+        print("done")
+    except OSError as error:
+        print(error.strerror)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
+def test_root_in_the_first_root_can_neither_see_move_nor_write_the_others(
+    source: Path, volume: Path, tmp_path: Path
+) -> None:
+    fill(source, volume, "")
+    fill(source, volume, "blue")
+    done = run_apart(REAL, volume, tmp_path)
+    assert done.stdout.splitlines()[1:] == [
+        "seen: []", "Device or resource busy", "Device or resource busy", "Read-only file system",
+        "No such file or directory",
+    ], done.stdout + done.stderr  # fmt: skip
+    assert jail_roots.whole(volume) == ["", "blue"]
+
+
+# Accounts in all roots, and in no other place
+
+
+@pytest.mark.parametrize("path", ["etc", "etc/ssh", "etc/sudoers.d", ".slurmstack", "etc/passwd"])
+def test_a_link_in_one_root_leads_the_accounts_into_no_other(source: Path, volume: Path, path: str) -> None:
+    fill(source, volume, "")
+    fill(source, volume, "blue")
+    apply(volume, alice=user(sudo=True))
+    place = jail_roots.root_of(volume, "blue") / path
+    place.rename(place.with_name("moved"))
+    up = "/".join([".."] * (3 + path.count("/")))
+    place.symlink_to(f"{up}/{path}")
+    assert place.exists(), "the link leads into the first root"
+
+    with pytest.raises((JailViewError, AccountError), match=r"is a symbolic link|symbolic links"):
+        apply(volume)
+
+    assert place.is_symlink()
+    if path in {"etc", "etc/passwd"}:  # found before anything is written
+        assert "alice:!" not in (volume / "etc/shadow").read_text()
+
+
+HOLD = "import fcntl, sys; file = open(sys.argv[1], 'w'); fcntl.lockf(file, fcntl.LOCK_EX); print(flush=True); input()"
+
+
+def test_who_holds_the_lock_of_a_root_does_not_hold_this_up_for_ever(
+    source: Path, volume: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(source, volume, "")
+    monkeypatch.setattr(users, "LOCK_SECONDS", 0.2)
+    argv = [sys.executable, "-c", HOLD, str(volume / "etc/.pwd.lock")]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        with pytest.raises(CannotGoOnError, match=r"another program has held .*\.pwd\.lock"):
+            apply(volume, alice=user())
+        holder.communicate(b"\n")
+    apply(volume, alice=user())
+
+
+def test_a_home_outside_of_the_root_is_not_made(source: Path, volume: Path) -> None:
+    fill(source, volume, "")
+    fill(source, volume, "blue")
+    for root in (volume, jail_roots.root_of(volume, "blue")):
+        with (root / "etc/passwd").open("a") as file:
+            file.write(f"alice:x:{ME}:{ME}::/home/../../evil:/bin/bash\n")
+    apply(volume, alice=user())
+    assert not list(volume.parent.rglob("evil"))

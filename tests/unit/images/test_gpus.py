@@ -1,4 +1,4 @@
-"""What of a node's GPUs Slurm has to be told because it cannot find it, or finds what it then refuses."""
+"""GPUs: the driver in the jail, what Slurm has to be told of them, and which jobs have which."""
 
 from __future__ import annotations
 
@@ -7,11 +7,60 @@ from pathlib import Path
 import pytest
 
 from images.common.command import Result
+from images.common.gpu_jobs import GpuJobs
+from images.common.gpu_view import find_driver
 from images.worker.confine import Topology
 from images.worker.gres import Device, find_devices, own_lines
 from tests.fakes import node_conf
 from tests.fakes.commands import FakeRunner
 from tests.stacks import ROOT
+
+LIBRARIES = "usr/lib/x86_64-linux-gnu"
+
+
+@pytest.fixture
+def pod(tmp_path: Path) -> Path:
+    """A root file system as NVIDIA's runtime leaves it; every file is a mount of its own."""
+    root = tmp_path / "pod"
+    for name in (
+        f"{LIBRARIES}/libcuda.so.570.1", f"{LIBRARIES}/libnvidia-ml.so.570.1", "usr/bin/nvidia-smi",
+        "usr/lib/firmware/nvidia/570.1/gsp_ga10x.bin", "run/nvidia-persistenced/socket", "etc/hosts",
+        "usr/lib/i386-linux-gnu/libcuda.so.570.1", "jail/run/slurmstack/gpu/lib/libcuda.so.1", "usr/share/nvidia/x.bin",
+    ):  # fmt: skip
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(name)
+    (root / LIBRARIES / "libcuda.so.1").symlink_to("libcuda.so.570.1")
+    (root / LIBRARIES / "libcuda.so").symlink_to("libcuda.so.1")
+    (root / LIBRARIES / "libz.so.1").symlink_to("libz.so.1.3")
+    (root / LIBRARIES / "libz.so.1.3").write_text("of the image")
+    return root
+
+
+def points(root: Path) -> list[str]:
+    files = [path for path in root.rglob("*") if path.is_file() and not path.is_symlink()]
+    return ["/", "/proc", *(f"/{path.relative_to(root)}" for path in files if path.name != "libz.so.1.3")]
+
+
+def test_what_the_runtime_has_mounted_is_found_and_nothing_of_the_image(pod: Path) -> None:
+    driver = find_driver(points(pod), pod)
+
+    assert set(driver.libraries) == {"libcuda.so.570.1", "libnvidia-ml.so.570.1"}
+    assert driver.libraries["libcuda.so.570.1"] == pod / LIBRARIES / "libcuda.so.570.1"
+    assert driver.links == {"libcuda.so.1": "libcuda.so.570.1", "libcuda.so": "libcuda.so.570.1"}
+    assert set(driver.programs) == {"nvidia-smi"}
+    assert driver.sockets == ["/run/nvidia-persistenced"]
+
+
+def test_a_driver_that_is_mounted_as_one_directory_is_found(tmp_path: Path) -> None:
+    for name in ("lib64/libcuda.so.570.1", "lib64/libnvidia-ml.so.570.1", "bin/nvidia-smi"):
+        (tmp_path / "usr/local/nvidia" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "usr/local/nvidia" / name).touch()
+
+    driver = find_driver(["/", "/usr/local/nvidia"], tmp_path)
+
+    assert set(driver.libraries) == {"libcuda.so.570.1", "libnvidia-ml.so.570.1"}
+    assert set(driver.programs) == {"nvidia-smi"}
+
 
 TWO_SOCKETS = Topology(sockets=2, cores=2, threads=2, order=(0, 4, 2, 6, 1, 5, 3, 7))
 """CPUs 0, 2, 4 and 6 are in the first socket, the others in the second."""
@@ -84,13 +133,12 @@ def lines(root: Path, gres: str) -> list[str]:
     return own_lines(conf, "nvidia", TWO_SOCKETS, find_devices(conf, "nvidia", runner=SMI, log=print, root=root))
 
 
-@pytest.mark.parametrize("near", ["0,1", ""])
-def test_without_one_socket_all_gpus_are_near_everything(tmp_path: Path, near: str) -> None:
+def test_without_one_socket_all_gpus_are_near_everything(tmp_path: Path) -> None:
     """For some of them only it would be an error."""
-    assert lines(nvidia(tmp_path, "0,2,4,6", near), "gpu:2") == [
+    assert lines(nvidia(tmp_path, "0,2,4,6", "0,1"), "gpu:h100:2") == [
         "AutoDetect=off",
-        "Name=gpu File=/dev/nvidia0 Flags=nvidia_gpu_env",
-        "Name=gpu File=/dev/nvidia1 Flags=nvidia_gpu_env",
+        "Name=gpu Type=h100 File=/dev/nvidia0 Flags=nvidia_gpu_env",
+        "Name=gpu Type=h100 File=/dev/nvidia1 Flags=nvidia_gpu_env",
     ]
 
 
@@ -126,3 +174,13 @@ def test_no_line_is_longer_than_the_cluster_s_file() -> None:
     part = Device(files=files, cpus=frozenset({0, 4, 2, 6}), kind="1g.10gb.me")
     conf = node_conf.conf(f"{REGISTERED} Gres=gpu:1g.10gb.me:1")
     assert max(map(len, own_lines(conf, "nvidia", TWO_SOCKETS, [part]))) < cluster
+
+
+def test_a_start_forgets_the_jobs_of_before_and_leaves_other_pods_their_gpus(tmp_path: Path) -> None:
+    jobs = GpuJobs(shown=tmp_path / "shown", own=tmp_path / "own")
+    jobs.start(["4", "5.7"])
+    jobs.begin("17", (0, 1))
+    (jobs.shown / "dcgm/0").write_text("16\n")
+    jobs.start(["4", "5.7"])
+    jobs.begin("18", (0,))
+    assert {path.name: path.read_text() for path in jobs.shown.glob("dcgm/*")} == {"0": "16\n", "4": "18\n"}

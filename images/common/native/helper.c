@@ -1,7 +1,7 @@
 /*
- * warden.c - see warden.h.
+ * helper.c - see helper.h.
  */
-#include "warden.h"
+#include "helper.h"
 
 #include <errno.h>
 #include <string.h>
@@ -12,9 +12,9 @@
 
 enum { MOST_SECONDS = 300 }; /* the kernel may free hundreds of GiB of a job's /dev/shm meanwhile */
 
-int warden_connect(void)
+int helper_connect(void)
 {
-	const struct sockaddr_un address = { .sun_family = AF_UNIX, .sun_path = WARDEN_SOCKET };
+	const struct sockaddr_un address = { .sun_family = AF_UNIX, .sun_path = HELPER_SOCKET };
 	const struct timeval patience = { .tv_sec = MOST_SECONDS };
 	int connection = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	int number;
@@ -31,11 +31,10 @@ int warden_connect(void)
 	return -1;
 }
 
-/* Sends a request and takes the answer with the descriptors in it, if `files` has room for them. Returns their number. */
-static int converse(int connection, const char *request, char answer[WARDEN_LONGEST], int *files)
+int helper_ask(int connection, const char *request, char answer[HELPER_LONGEST], int *files)
 {
-	char room[CMSG_SPACE(sizeof(int) * WARDEN_FILES)];
-	struct iovec text = { answer, WARDEN_LONGEST - 1 };
+	char room[CMSG_SPACE(sizeof(int) * HELPER_FILES)];
+	struct iovec text = { answer, HELPER_LONGEST - 1 };
 	struct msghdr message = { .msg_iov = &text, .msg_iovlen = 1 };
 	struct cmsghdr *header;
 	ssize_t length;
@@ -60,30 +59,12 @@ static int converse(int connection, const char *request, char answer[WARDEN_LONG
 		count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
 		memcpy(files, CMSG_DATA(header), count * sizeof(int));
 	}
-	if (strncmp(answer, "ok", 2) == 0) {
+	if (strncmp(answer, "ok", 2) == 0 && count == (files != NULL ? HELPER_FILES : 0)) {
 		memmove(answer, answer + 2 + (answer[2] == ' '), strlen(answer + 2 + (answer[2] == ' ')) + 1);
-		return (int)count;
+		return 0;
 	}
 	while (count > 0)
 		close(files[--count]);
 	errno = length == 0 ? ECONNRESET : EPROTO;
-	return -1;
-}
-
-int warden_ask(int connection, const char *request, char answer[WARDEN_LONGEST])
-{
-	return converse(connection, request, answer, NULL);
-}
-
-int warden_ask_files(int connection, const char *request, char answer[WARDEN_LONGEST], int files[WARDEN_FILES])
-{
-	int count = converse(connection, request, answer, files);
-
-	if (count == WARDEN_FILES)
-		return 0;
-	while (count > 0)
-		close(files[--count]);
-	if (count == 0)
-		errno = EPROTO;
 	return -1;
 }

@@ -1,7 +1,7 @@
-"""The warden: the one process of a worker that keeps CAP_SYS_ADMIN, and does with it what the steps of jobs need.
+"""The helper: the one process of a worker that keeps CAP_SYS_ADMIN, and does with it what the steps of jobs need.
 
 slurmd and slurmstepd have none of it, as users reach them: slurmstepd even loads libraries from the jail, which root
-in there can put in place. The warden loads nothing from the jail and takes a handful of requests, on a socket that is
+in there can put in place. The helper loads nothing from the jail and takes a handful of requests, on a socket that is
 outside of the jail and for root alone: slurmstepd connects before it goes in (images/spank/jail.c).
 
     cell JOB UID GID MIB  the way into the job's cell, which is made where there is none (images/worker/cells.py);
@@ -43,20 +43,13 @@ has ended that."""
 
 CGROUPS: Final = Path("/sys/fs/cgroup")
 
-FORGET_EVERY: Final = 256
-"""Programs between two looks for cgroups that have gone: a job may have thousands of steps, and each program takes a
-descriptor and two pages of the memory that slurmd has."""
-
-Namespaces = Callable[[int, Path, namespaces.Owner], None]
-"""Makes them around a cell, and answers on that connection by itself, later."""
-
-SOCKET: Final = Path("/run/slurmstack/warden/socket")
+SOCKET: Final = Path("/run/slurmstack/helper/socket")
 
 LONGEST: Final = 64 * 1024
 """Bytes of a message: those with programs are longer than all others."""
 
 LONGEST_ANSWER: Final = 4095
-"""As images/common/native/warden.h has room for."""
+"""As images/common/native/helper.h has room for."""
 
 _RIGHTS: Final = ("SYS_ADMIN", "CHOWN", "DAC_OVERRIDE", "FOWNER")
 """To mount, and to make the directories of jobs."""
@@ -88,7 +81,7 @@ class Step:
     """Where those of the job are; None where there are none."""
 
 
-class Warden:
+class Helper:
     """Answers requests, one after the other: each takes less than a millisecond."""
 
     def __init__(
@@ -97,22 +90,18 @@ class Warden:
         log: Callable[[str], None],
         *,
         cgroups_of: Callable[[int], Path | None] | None = None,
-        make_namespaces: Namespaces | None = None,
+        containers: bool = False,
         cgroups: Path = CGROUPS,
     ) -> None:
-        """`make_namespaces`: None where the pool allows none."""
+        """`containers`: whether users may have namespaces of their own."""
         self._cells = cells
         self._log = log
         self._cgroups_of = cgroups_of or job_cgroups
-        self._make_namespaces = make_namespaces
+        self._containers = containers
         self._programs = DevicePrograms()
         self._cgroups = cgroups
-        self._brought = 0
-        """Programs so far."""
         self._steps: dict[int, Step] = {}
         """By the number of the connection's descriptor."""
-        self._before = set(cells.jobs())
-        """Jobs of before this warden, whose steps have no connection to it."""
 
     def answer(self, connection: int, pid: int, message: bytes, files: Sequence[int] = ()) -> str:
         """What to answer; never raises for what is asked. Empty: somebody else does. `pid`: who asks."""
@@ -148,29 +137,27 @@ class Warden:
         raise ValueError("no such request")
 
     def _start_namespaces(self, connection: int, job: str, uid: int, gid: int) -> None:
-        if self._make_namespaces is None:
+        if not self._containers:
             raise ValueError("this pool allows no user namespaces (containers: true in the stack file)")
         if job not in self._cells:
             raise ValueError(f"job {job} has no cell")
         # In namespaces of root's own, root in the jail would have all rights over them.
         if uid < 1 or gid < 0:
             raise ValueError("namespaces are for users, not for root")
-        self._make_namespaces(connection, self._cells.path(job), namespaces.Owner(uid=uid, gid=gid))
+        namespaces.answer_later(connection, self._cells.path(job), (uid, gid), self._log)
 
     def _end(self, job: str, *, waits: bool) -> bool:
         """Whether all has gone, or nobody waits for it.
 
-        Slurm's epilog may begin while slurmstepd still removes files of its own, which it reaches by the cell. Of a job
-        of before this warden nobody knows: who asks waits as long as it does, and then says `now`.
+        Slurm's epilog may begin while slurmstepd still removes files of its own, which it reaches by the cell.
         """
         is_here = any(step.job == job for step in self._steps.values())
-        if waits and (is_here or job in self._before):
+        if waits and is_here:
             return False
         self._cells.leave(job)
-        self._before.discard(job)
         left = [] if is_here else list(self._cgroups.glob(f"{SCOPE}/job_{job}"))
         gone = [_end_cgroup(group) for group in left]
-        self._programs.forget_gone(self._cgroups)
+        self._programs.forget(job)
         return all(gone) or not waits
 
     def _put_devices(self, connection: int, program: bytes, files: Sequence[int]) -> None:
@@ -178,9 +165,6 @@ class Warden:
         if step is None or step.cgroups is None or len(files) != 1:
             raise ValueError("this is no step with a cgroup")
         self._programs.put(files[0], step.cgroups, program)
-        self._brought += 1
-        if self._brought % FORGET_EVERY == 0:
-            self._programs.forget_gone(self._cgroups)
 
 
 def job_cgroups(pid: int, proc: Path = Path("/proc"), mount: Path = CGROUPS) -> Path | None:
@@ -192,7 +176,7 @@ def job_cgroups(pid: int, proc: Path = Path("/proc"), mount: Path = CGROUPS) -> 
     return mount / way.parent.parent
 
 
-def serve(listening: socket.socket, warden: Warden) -> NoReturn:
+def serve(listening: socket.socket, helper: Helper) -> NoReturn:
     """Take connections for as long as this process lives."""
     with selectors.DefaultSelector() as selector:
         selector.register(listening, selectors.EVENT_READ)
@@ -200,13 +184,10 @@ def serve(listening: socket.socket, warden: Warden) -> NoReturn:
             for key, _ in selector.select():
                 if key.fileobj is listening:
                     connection, _ = listening.accept()
-                    if _peer(connection)[1] == 0:
-                        selector.register(connection, selectors.EVENT_READ)
-                    else:
-                        connection.close()
-                elif not _serve_one(_socket(key), warden):
+                    selector.register(connection, selectors.EVENT_READ)
+                elif not _serve_one(_socket(key), helper):
                     selector.unregister(key.fileobj)
-                    warden.closed(key.fd)
+                    helper.closed(key.fd)
                     _socket(key).close()
 
 
@@ -215,13 +196,13 @@ def _socket(key: selectors.SelectorKey) -> socket.socket:
     return key.fileobj
 
 
-def _serve_one(connection: socket.socket, warden: Warden) -> bool:
+def _serve_one(connection: socket.socket, helper: Helper) -> bool:
     """Answer one message. Returns whether the connection is still there."""
     with contextlib.suppress(OSError):
         data, files, _, _ = socket.recv_fds(connection, LONGEST, 1)
         try:
             if data:
-                answer = warden.answer(connection.fileno(), _peer(connection)[0], data, files)
+                answer = helper.answer(connection.fileno(), _peer(connection), data, files)
                 # Who asks and never reads must not keep the others waiting: code of the jail may have the connection.
                 if answer:
                     connection.send(answer.encode()[:LONGEST_ANSWER], socket.MSG_DONTWAIT)
@@ -232,17 +213,16 @@ def _serve_one(connection: socket.socket, warden: Warden) -> bool:
     return False
 
 
-def _peer(connection: socket.socket) -> tuple[int, int]:
-    """Process and user at the other end, when it connected."""
+def _peer(connection: socket.socket) -> int:
+    """The process at the other end, when it connected."""
     found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    pid, uid, _ = struct.unpack("3i", found)
-    return pid, uid
+    return int(struct.unpack("3i", found)[0])
 
 
 def start(
     make_cells: Callable[[], Cells], log: Callable[[str], None], path: Path = SOCKET, *, containers: bool = False
 ) -> None:
-    """Start the warden beside the daemon that this process becomes; steps may ask as soon as this returns.
+    """Start the helper beside the daemon that this process becomes; steps may ask as soon as this returns.
 
     `containers`: whether users may have namespaces of their own.
     """
@@ -260,17 +240,14 @@ def start(
 def _keep_serving(
     listening: socket.socket, make_cells: Callable[[], Cells], log: Callable[[str], None], *, containers: bool
 ) -> NoReturn:
-    """One warden after the other, should one end: who asks meanwhile waits, as the socket stays."""
+    """One helper after the other, should one end: who asks meanwhile waits, as the socket stays."""
     try:
         os.setsid()
-        libc().prctl(_PR_SET_NAME, b"warden")
+        libc().prctl(_PR_SET_NAME, b"helper")
         keep_only(*_RIGHTS, *(namespaces.RIGHTS if containers else ()))
 
-        def make_namespaces(connection: int, cell: Path, owner: namespaces.Owner) -> None:
-            namespaces.answer_later(connection, cell, owner, log)
-
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # one for each step, and for each program
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # one for each step
         while True:
             try:
                 child = os.fork()
@@ -278,11 +255,11 @@ def _keep_serving(
                 time.sleep(PAUSE)
                 continue
             if child == 0:
-                serve(listening, Warden(make_cells(), log, make_namespaces=make_namespaces if containers else None))
+                serve(listening, Helper(make_cells(), log, containers=containers))
             _, status = os.waitpid(child, 0)
-            log(f"the warden ended ({os.waitstatus_to_exitcode(status)}); starting another")
+            log(f"the helper ended ({os.waitstatus_to_exitcode(status)}); starting another")
             time.sleep(PAUSE)
     except BaseException as error:  # noqa: BLE001  (this process must not go on as the daemon's start)
-        log(f"the warden cannot work: {type(error).__name__}: {error}")
+        log(f"the helper cannot work: {type(error).__name__}: {error}")
     finally:
         os._exit(1)
