@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from images.common.command import Result
-from images.common.health.slurm import LIST_TIMEOUT_SECONDS, RESERVATION, RETEST, Record, Slurm, SlurmError
+from images.common.health.slurm import LIST_TIMEOUT_SECONDS, Record, Slurm, SlurmError
 from images.common.slurm_records import NotUnderstoodError, entries_in, number_of, text_of, words_of
 from images.health.node_tests.catalog import NodeTest
 from images.health.node_tests.plan import NodeView, Settings, TestJob
@@ -25,6 +25,10 @@ from images.health.node_tests.results import decode
 SCRIPT: Final = Path(__file__).with_name("on_node.py")
 LOWEST: Final = 2_147_483_645
 """The most that `--nice` takes (sbatch(1))."""
+
+RESERVATION: Final = "health-test-"
+"""With the node's name: what keeps a node for the tests alone, by which images/common/policy/reservation.py knows it
+too, and by the comment."""
 
 _NAME: Final = re.compile(r"health-(?P<test>[a-z0-9][a-z0-9-]*):(?P<node>[^,:\s]+)")
 _ENDED: Final = frozenset({"COMPLETED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"})
@@ -98,10 +102,18 @@ class TestSlurm(Slurm):
         return self._do("scancel", *(str(job.number) for job in jobs))
 
     def hold(self, node: str) -> Result:
-        """Keep a node for the tests alone. MAINT: nodes of other reservations too."""
+        """Keep a node for the tests alone. MAINT: nodes of other reservations too.
+
+        PURGE_COMP: slurmctld gives it back once no test has waited or run there for two minutes, whatever has become of
+        whoever holds it.
+        """
         what = [f"reservationname={RESERVATION}{node}", f"nodes={node}", "users=slurm", "starttime=now"]
-        flags = ["duration=UNLIMITED", "flags=MAINT,IGNORE_JOBS", f"comment={RETEST}{node}"]
+        flags = ["duration=UNLIMITED", "flags=MAINT,IGNORE_JOBS,PURGE_COMP=00:02:00", f"comment=re-test of {node}"]
         return self._do("scontrol", "create", "reservation", *what, *flags)
+
+    def release(self, node: str) -> Result:
+        """Give it back now. Slurm refuses while a test waits or runs there."""
+        return self._do("scontrol", "delete", f"reservationname={RESERVATION}{node}")
 
 
 def _view(record: Record) -> NodeView:

@@ -6,8 +6,7 @@ REPORT_ONLY, REQUEUE_AFTER, DRAIN_CONDITIONS, RELEASE, RELEASE_AFTER, RELEASE_CO
 missing or empty has a default that spares the cluster. Besides these:
 
 MACHINES   `no`: do not look at the Kubernetes nodes
-TESTS      `yes`: tests of nodes run (`node_tests/`). `no`, the default: drains for them are lifted, and nodes that are
-           reserved for them are given back
+TESTS      `yes`: tests of nodes run (`node_tests/`). `no`, the default: drains for them are lifted
 
 The rights that the ServiceAccount needs, in the cluster's namespace (a Role) and for Nodes (a ClusterRole):
 
@@ -68,16 +67,16 @@ def _words(env: Mapping[str, str], name: str) -> frozenset[str]:
 
 def build(env: Mapping[str, str], log: Callable[[str], None]) -> Watcher:
     """The watcher as the environment wants it. Raises ValueError."""
-    policy, slurm, rules, tests_run = policy_from(env), Slurm(), rules_from(env), env.get("TESTS") == "yes"
+    policy, slurm, rules = policy_from(env), Slurm(), rules_from(env)
     kube = None if env.get("MACHINES") == "no" else Kube.in_cluster(own_namespace(env), env)
     if kube is None:
         log("nodes are watched by Slurm's records alone")
-        return Watcher(slurm=slurm, policy=policy, log=log, tests_run=tests_run)
+        return Watcher(slurm=slurm, policy=policy, log=log)
     machines = follow_machines(kube, _words(env, "DRAIN_CONDITIONS"), log)
     releaser = None
     if rules is not None:
         releaser = Releaser(kube=kube, slurm=slurm, copies=machines, rules=rules, log=log)
-    return Watcher(slurm=slurm, policy=policy, log=log, machines=machines, releaser=releaser, tests_run=tests_run)
+    return Watcher(slurm=slurm, policy=policy, log=log, machines=machines, releaser=releaser)
 
 
 def main() -> int:

@@ -34,8 +34,6 @@ class Watcher:
     log: Callable[[str], None]
     machines: Machines | None = None
     releaser: Releaser | None = None
-    tests_run: bool = True
-    """Whether somebody else gives the nodes back that tests of nodes keep for themselves."""
     wall: Callable[[], float] = time.time
     """The clock that slurmctld has too."""
     _flapping: Flapping = field(default_factory=Flapping)
@@ -58,19 +56,9 @@ class Watcher:
         self._forget(decision)
         for action in decision.actions:
             self._act(action)
-        if not self.tests_run:
-            given_back = [self._give_back(name) for name in self.slurm.held()]
-            self.tests_run = all(given_back)
         if self.releaser is not None:
             self.releaser.saw(views, now)
         return decision
-
-    def _give_back(self, name: str) -> bool:
-        """End the reservation of a test that is over. Slurm refuses while one runs there still."""
-        done = self.slurm.release(name)
-        if done.ok:
-            self.log(f"tests of nodes are off: gave {name} back")
-        return done.ok
 
     def _views(self, records: Sequence[Record], now: float) -> list[NodeView]:
         """What is known about each node, from all who look: its own checks, the tests that ran on it, its machine."""

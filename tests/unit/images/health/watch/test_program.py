@@ -58,11 +58,10 @@ def test_machines_are_looked_at_and_released_only_if_asked_for(monkeypatch: pyte
     for env, follows, releases in [
         ({**in_pod, "MACHINES": "no"}, False, False),
         (in_pod, True, False),
-        ({**in_pod, "RELEASE": "cordon", "TESTS": "yes"}, True, True),
+        ({**in_pod, "RELEASE": "cordon"}, True, True),
     ]:
         built = build(env, lambda _: None)
         assert (built.machines is machines, built.releaser is not None) == (follows, releases)
-        assert built.tests_run == ("TESTS" in env)
 
 
 def test_a_slurmctld_that_is_away_is_waited_for_and_told_at_most_every_ten_seconds() -> None:

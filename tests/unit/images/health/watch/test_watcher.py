@@ -198,20 +198,6 @@ def test_the_deadline_of_jobs_on_a_node_that_is_drained_begins_when_its_machine_
     assert cluster.slurmctld.requeued == ["17"]
 
 
-def test_without_tests_of_nodes_what_is_reserved_for_them_is_given_back(cluster: Cluster) -> None:
-    runner, rest = cluster.slurmctld.runner, "StartTime=x Nodes=w-2 Users=slurm Comment="
-    listed = [f"health-test-w-2 {rest}re-test of w-2", f"health-test-w-3 {rest}a course", f"mine {rest}(null)"]
-    text = "".join(f"ReservationName={line}\n" for line in listed)
-    runner.answers["scontrol show reservation"] = CommandResult(code=0, stdout=text)
-    runner.answers["scontrol delete reservationname"] = CommandResult(code=1, stderr="Requested reservation is in use")
-    cluster.watcher.tests_run = False
-    cluster.round()
-    runner.answers["scontrol delete reservationname"] = CommandResult(code=0)
-    cluster.play("3 rounds")
-    assert cluster.slurmctld.changes() == ["scontrol delete reservationname=health-test-w-2"] * 2
-    assert cluster.log == ["tests of nodes are off: gave w-2 back"]
-
-
 @pytest.mark.parametrize("check", ["cpu-speed", "new-machine"])
 def test_a_drain_for_what_nobody_measures_any_more_is_lifted(cluster: Cluster, check: str) -> None:
     reason = f"health/{check} [hardware]: 7 events"
