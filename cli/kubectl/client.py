@@ -152,6 +152,13 @@ def in_controller(
     return there(active)
 
 
+def refuse_no_namespace(kubectl: Kubectl, namespace: str) -> None:
+    """Raises Failure if there is none; not for those who may not ask."""
+    done = kubectl.run("get", "--ignore-not-found", "namespace", namespace, "-o", "name", check=False)
+    if done.returncode == 0 and not done.stdout.strip():
+        raise Failure(f"there is no namespace {namespace}", hint="`slurmstack up` makes it")
+
+
 _active: dict[str, str] = {}
 """Namespace -> the pod that was the active controller when it was last looked for."""
 

@@ -46,7 +46,6 @@ PROGRAMS = {
     "rest": {"slurmrestd": "images.rest.slurmrestd", "rest-proxy": "images.rest.proxy"},
     "dashboard": {"dashboard": "images.dashboard.app"},
     "health": {
-        "health": "images.health.run",
         "health-periodic": "images.health.periodic",
         "health-gpus": "images.health.gpu_job",
         "health-inside": "images.health.inside",

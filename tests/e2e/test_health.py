@@ -66,7 +66,7 @@ def healthy(slurm: SlurmOnKubernetes) -> Iterator[SlurmOnKubernetes]:
     slurm.up()
 
 
-def test_the_command_shows_all_nodes_and_runs_a_check(healthy: SlurmOnKubernetes) -> None:
+def test_the_command_shows_all_nodes(healthy: SlurmOnKubernetes) -> None:
     def table() -> dict[str, str]:
         return {name: node["health"] for name, node in _table(healthy).items()}
 
@@ -75,8 +75,6 @@ def test_the_command_shows_all_nodes_and_runs_a_check(healthy: SlurmOnKubernetes
     )
     shown = slurmstack("health", "--config", str(healthy.file)).stdout
     assert "2 nodes: 2 well, 0 failing, 0 unknown" in shown
-    done = slurmstack("health", "run", "filesystem", "--node", "default-1", "--config", str(healthy.file))
-    assert done.stdout.startswith("ok filesystem"), done.stdout
 
 
 def _released_for(slurm: SlurmOnKubernetes, machine: str) -> str | None:

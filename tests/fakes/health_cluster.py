@@ -1,4 +1,4 @@
-"""A cluster for the tests of `slurmstack health`: kubectl with a controller and workers that answer."""
+"""A cluster for the tests of `slurmstack health`: kubectl with a controller that answers."""
 
 from __future__ import annotations
 
@@ -61,26 +61,17 @@ def printed(nodes: Sequence[Record]) -> str:
     return json.dumps({"nodes": entries})
 
 
-_BEFORE = [
-    "/usr/bin/setpriv", "--inh-caps=-all", "--bounding-set=-sys_admin", "/usr/libexec/slurmstack/health",
-]  # fmt: skip
-"""What is started in a worker is started without what leads out of it."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class FakeCluster(PlayedKubectl):
-    """kubectl, whose controller knows these nodes and whose workers give these answers."""
+    """kubectl, whose controller knows these nodes."""
 
     nodes: Sequence[Record] = ()
     controller: Answer | None = None
     """What the controller answers instead of its nodes."""
     namespace: Answer = field(default_factory=lambda: answer("namespace/slurm\n"))
-    worker: Answer = field(default_factory=answer)
-    asked: list[tuple[str, ...]] = field(default_factory=list)
 
     def run(self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float) -> Answer:
-        del stdin
-        self.asked.append(arguments)
+        del stdin, check
         match arguments:
             case ("exec", "-n", "slurm", "controller-0", "-c", "slurmctld", "--", "sh", "-c", script):
                 assert script == "date +%s && scontrol show nodes --json"
@@ -89,16 +80,7 @@ class FakeCluster(PlayedKubectl):
                 return answer()  # there is one controller
             case ("get", "--ignore-not-found", "namespace", "slurm", "-o", "name"):
                 return self.namespace
-            case ("exec", "-n", "slurm", _, "-c", "slurmd", "--", *command):
-                assert not check
-                assert command[: len(_BEFORE)] == _BEFORE
-                return self.worker
         raise AssertionError(f"unexpected kubectl {arguments}")
-
-    @property
-    def commands(self) -> list[str]:
-        """What ran on workers: their names and the words."""
-        return [" ".join([words[3], *words[7 + len(_BEFORE) :]]) for words in self.asked if "slurmd" in words]
 
 
 class Unreachable:

@@ -1,18 +1,20 @@
-"""`slurmstack health`: the table of nodes, and checks by hand."""
+"""`slurmstack health`: the table of nodes, and a node that is measured."""
 
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import Result
 
-from cli.health.nodes import parse_nodes
+from cli.health.nodes import node_of
 from images.common.health.contract import Result as Found
 from images.common.health.contract import Status
-from tests.fakes.health_cluster import NOW, FakeCluster, answer, failure_of, health, node
+from images.common.health.slurm import parse_nodes
+from tests.fakes.health_cluster import NOW, FakeCluster, Unreachable, answer, failure_of, health, node
 from tests.stacks import ROOT, dev, with_change
 from tests.unit.cli.command_line import stack_file
 
@@ -164,18 +166,16 @@ def test_what_goes_wrong_is_said_once(monkeypatch: pytest.MonkeyPatch, given: An
     assert failure.code == 1
 
 
-@pytest.mark.parametrize("words", [[], ["run", "disks", "--node", "w-0"]], ids=["nodes", "run"])
-def test_without_the_namespace_the_hint_is_to_make_it(monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
+def test_without_the_namespace_the_hint_is_to_make_it(monkeypatch: pytest.MonkeyPatch) -> None:
     away = answer(stderr='Error from server (NotFound): pods "controller-0" not found\n', code=1)
-    cluster = FakeCluster(controller=away, worker=away, namespace=answer())
-    failure = failure_of(health(monkeypatch, cluster, *words))
+    failure = failure_of(health(monkeypatch, FakeCluster(controller=away, namespace=answer())))
     assert (failure.message, failure.hint) == ("there is no namespace slurm", "`slurmstack up` makes it")
 
 
 @pytest.mark.parametrize("version", ["24.11", "26.05"])
 def test_the_nodes_of_both_versions_are_read_with_their_results(version: str) -> None:
-    found = parse_nodes((ROOT / f"tests/unit/images/health/data/nodes-{version}.json").read_text(), NOW)
-    first, second, third = (node.data for node in found.nodes)
+    records = parse_nodes((ROOT / f"tests/unit/images/health/data/nodes-{version}.json").read_text())
+    first, second, third = (node_of(record, NOW).data for record in records)
     assert (first["name"], first["states"], first["reported_at"]) == (
         "w-0", ["DYNAMIC_NORM", "IDLE"], "2026-11-18T11:06:30Z",
     )  # fmt: skip
@@ -188,3 +188,28 @@ def test_the_nodes_of_both_versions_are_read_with_their_results(version: str) ->
     assert second["reason_at"] == "2026-11-18T11:06:40Z"
     assert third["closed"]
     assert third["drained_for"] is None
+
+
+# ---------------------------------------------------------------- one that is measured
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_node_is_measured_by_the_tests_of_nodes_and_their_exit_status_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int
+) -> None:
+    started: list[list[str]] = []
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        started.append(command)
+        return answer(code=code)
+
+    monkeypatch.setattr("cli.commands.health.subprocess.run", run)
+    on = str(stack_file(tmp_path, with_change(dev(), "health", {"tests": {"enabled": True}})))
+    assert health(monkeypatch, FakeCluster(), "test", "w-0", "--config", on).exit_code == code
+    program = ["-c", "health-tests", "--", "/usr/libexec/slurmstack/health-tests", "--node", "w-0"]
+    assert started[0][-len(program) - 4 :] == ["exec", "-n", "slurm", "deployment/health-watch", *program]
+
+
+def test_a_stack_without_tests_of_nodes_measures_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    failure = failure_of(health(monkeypatch, Unreachable(), "test", "w-0"))
+    assert (failure.message, failure.code) == ("tests of nodes are off in this stack", 2)
