@@ -48,7 +48,6 @@ PROGRAMS = {
     "health": {
         "health-periodic": "images.health.periodic",
         "health-gpus": "images.health.gpu_job",
-        "health-inside": "images.health.inside",
     },
     "health/watch": {"health-watch": "images.health.watch.program"},
     "health/node_tests": {"health-tests": "images.health.node_tests.program"},

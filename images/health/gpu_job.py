@@ -23,7 +23,6 @@ from images.common.health.report import Report, encode, line_of, note_of
 from images.common.health.slurm import ASK_SECONDS, Record, Slurm, SlurmError
 from images.common.log import Log, open_pod_log
 from images.common.wait import Clock
-from images.health import state
 from images.health.checks import gpu_free
 from images.health.local import Local, find_local, pod_environment, prepare_environment, with_jobs
 from images.health.runner import run_checks
@@ -65,13 +64,11 @@ class GpuJob:
         return 0
 
     def _refuses(self, node: Node) -> bool:
-        found = run_checks([self.check], node, self.local.thresholds)[self.check.name].result
+        found = run_checks([self.check], node, self.local.thresholds)[self.check.name]
         if found.status is not Status.OK:
             self.log(f"before job {node.job}: {line_of(self.check.name, found)}")
         if found.status is not Status.FAIL:
             return False
-        # Else the next report, while other jobs run here, would have what was found before.
-        state.remember(node, state.BETWEEN_JOBS, {self.check.name: vars(found)})
         if self.check.name in self.local.report_only:
             return False
         try:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from images.common.health.contract import FaultClass, Result, Status
+from images.common.health.contract import FAULTS, Result, Status
 
 SKEW_SECONDS: Final = 5.0
 """How far the clock of a node may be from slurmctld's."""
@@ -31,9 +31,6 @@ WELL_STALE_SECONDS: Final = 4020.0
 
 MESSAGE_LENGTH: Final = 240
 """Characters of one check's message in the line. The whole message is in the pod's log."""
-
-FAULTS: Final[Mapping[str, FaultClass]] = {"user": "user", "node": "node", "hardware": "hardware"}
-"""The least grave first."""
 
 _WORD: Final = "health"
 _NOTE: Final = " || "
@@ -168,11 +165,6 @@ def parse(reason: str) -> str | None:
     """The check of a reason that is one of ours; None for any other, which means: leave the node alone."""
     match = re.match(_REASON, reason)
     return None if match is None else match["name"]
-
-
-def gravity(fault: FaultClass | None) -> int:
-    """The higher the graver."""
-    return list(FAULTS).index(fault or "node")
 
 
 # ---------------------------------------------------------------- how long it holds

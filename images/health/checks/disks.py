@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from images.common.command import Runner
-from images.common.health.contract import Check, Node, Result, Thresholds
-from images.health.verdict import fail, not_checked, ok, warn, worst
+from images.common.health.contract import Check, Node, Result, Thresholds, fail, not_checked, ok, warn, worst
 
 NAME: Final = "disks"
 

@@ -12,9 +12,8 @@ import time
 from typing import Final
 
 from images.common.command import Runner
-from images.common.health.contract import Check, Node, Result, Thresholds
+from images.common.health.contract import Check, Node, Result, Thresholds, fail, not_checked, ok, warn, worst
 from images.health.state import lasts
-from images.health.verdict import fail, not_checked, ok, warn, worst
 
 NAME: Final = "dns"
 

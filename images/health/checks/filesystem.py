@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from images.common.command import Runner
-from images.common.health.contract import Check, Node, Result, Thresholds
+from images.common.health.contract import Check, Node, Result, Thresholds, fail, not_checked, ok, warn
 from images.health.state import lasts
-from images.health.verdict import fail, not_checked, ok, warn
 
 NAME: Final = "filesystem"
 

@@ -12,9 +12,19 @@ from typing import Final
 
 from images.common.command import NO_PROGRAM, TIMED_OUT, Runner
 from images.common.command import Result as Answer
-from images.common.health.contract import Check, Node, Result, Thresholds
+from images.common.health.contract import (
+    Check,
+    Node,
+    Result,
+    Thresholds,
+    UnknownError,
+    fail,
+    not_checked,
+    ok,
+    warn,
+    worst,
+)
 from images.health.state import recall, remember
-from images.health.verdict import UnknownError, fail, not_checked, ok, warn, worst
 
 NAME: Final = "gpu-presence"
 

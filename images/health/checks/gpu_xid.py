@@ -21,10 +21,9 @@ from typing import Final
 
 from images.common.command import Runner
 from images.common.files import lines_in
-from images.common.health.contract import Check, Node, Result, Thresholds
+from images.common.health.contract import Check, Node, Result, Thresholds, UnknownError, fail, worst
 from images.health.checks.gpu_presence import addresses, kernel_address
 from images.health.state import recall, remember
-from images.health.verdict import UnknownError, fail, worst
 
 NAME: Final = "gpu-xid"
 

@@ -7,8 +7,7 @@ import re
 from typing import Final
 
 from images.common.command import TIMED_OUT, Runner
-from images.common.health.contract import Check, Node, Result, Thresholds
-from images.health.verdict import fail, not_checked, ok
+from images.common.health.contract import Check, Node, Result, Thresholds, fail, not_checked, ok
 
 NAME: Final = "munge"
 

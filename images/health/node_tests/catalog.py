@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from images.common.health.contract import FaultClass, Result, Status
-from images.health.verdict import UnknownError, fail, not_checked
+from images.common.health.contract import FaultClass, Result, Status, UnknownError, fail, not_checked
 
 DATA: Final = Path(__file__).with_name("expected.json")
 NO_PROGRAM: Final = 127

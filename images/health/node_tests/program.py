@@ -23,7 +23,7 @@ from typing import Final
 
 from images.common.command import Result as Done
 from images.common.command import run
-from images.common.health.contract import Result, Status
+from images.common.health.contract import Result, Status, not_checked
 from images.common.health.report import lifted, line_of, reason_for
 from images.common.health.slurm import SlurmError, keep_looking
 from images.common.log import Log
@@ -33,7 +33,6 @@ from images.health.node_tests.catalog import TESTS, NodeTest, judge
 from images.health.node_tests.plan import NodeView, Settings, TestJob, after, due, unwanted
 from images.health.node_tests.results import encode
 from images.health.node_tests.slurm import RESERVATION, TestSlurm
-from images.health.verdict import not_checked
 
 POLL_SECONDS: Final = 5.0
 """So long users wait for a test to be ended, at most."""

@@ -20,8 +20,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from images.common.health.contract import FaultClass, Status
-from images.common.health.report import Finding, gravity, lifted, reason_for
+from images.common.health.contract import FaultClass, Status, gravity
+from images.common.health.report import Finding, lifted, reason_for
 from images.common.health.slurm import Record
 
 KUBERNETES: Final = "kubernetes"

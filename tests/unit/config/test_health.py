@@ -10,9 +10,9 @@ import pytest
 
 from config import load_config
 from config.sections.health import CHECKS, LIFTED, TESTS, Health
+from images.health.checks import find_checks
 from images.health.node_tests.catalog import TESTS as CATALOG
 from images.health.node_tests.plan import Settings
-from images.health.registry import find_checks
 from images.health.watch.program import GONE, build
 from slurm.conf import effective_settings
 from slurm.health import node_test_settings, watch_environment

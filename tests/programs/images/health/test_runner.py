@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 
 from images.common.command import Runner
-from images.common.health.contract import Check, Node, Result, Status, Thresholds
+from images.common.health.contract import Check, Node, Result, Status, Thresholds, not_checked, ok
 from images.health import runner, state
 from images.health.proc import processes
 from images.health.runner import run_checks
-from images.health.verdict import not_checked, ok
 
 Program = Callable[[Node, Runner, Thresholds], Result]
 
@@ -53,8 +52,7 @@ def node(tmp_path: Path) -> Node:
 
 
 def results(checks: list[Check], node: Node, *, seconds: float = math.inf) -> dict[str, Result]:
-    outcomes = run_checks(checks, node, Thresholds(), seconds=seconds)
-    return {name: outcome.result for name, outcome in outcomes.items()}
+    return run_checks(checks, node, Thresholds(), seconds=seconds)
 
 
 def test_a_check_that_raises_crashes_or_hangs_is_not_checked_and_the_others_are(node: Node) -> None:
@@ -93,7 +91,7 @@ def test_nothing_that_a_check_started_outlives_it(node: Node) -> None:
     found = results([check("daemon", daemon), check("tool", hanging_tool, seconds=0.2)], node)
     group = int(found["daemon"].values["group"])
     assert group != os.getpgrp()
-    assert not [left for left in processes() if left.group == group and not left.has_ended]
+    assert group not in {found for _, found in processes()}
     assert not (node.state / f"{runner.STUCK}.json").exists()
 
 

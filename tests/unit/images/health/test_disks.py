@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from images.common.health.contract import Node, Result, Thresholds
+from images.common.health.contract import Node, Result, Thresholds, ok
 from images.health.checks import disks, filesystem
-from images.health.verdict import ok
 from tests.fakes.commands import FakeRunner
 from tests.unit.images.health.places import make_node, write
 from tests.unit.images.health.tables import Like, outcomes, table, words

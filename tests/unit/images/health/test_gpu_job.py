@@ -10,11 +10,10 @@ import pytest
 
 from images.common.command import Result as Command
 from images.common.gpu_jobs import GpuJobs
-from images.common.health.contract import Check, FaultClass, Node, Result, Status, Thresholds
-from images.health import gpu_job, state
+from images.common.health.contract import Check, FaultClass, Node, Result, Status, Thresholds, not_checked, ok
+from images.health import gpu_job
 from images.health.gpu_job import REFUSED, WAIT_SECONDS, GpuJob
 from images.health.local import Local
-from images.health.verdict import not_checked, ok
 from tests.fakes.commands import FakeClock, FakeRunner
 from tests.unit.images.health.places import run_at_once
 from tests.unit.images.health.tables import table
@@ -107,7 +106,6 @@ def test_a_gpu_in_use_refuses_the_job_once_the_watcher_has_drained_the_node(
     assert job.clock.now() == (after if code else WAIT_SECONDS)
     found = f"fail gpu-free [{fault}]: {IN_USE}"
     assert job.told() == [f"scontrol update nodename=w-0 comment=health 2026-11-18T11:06:40Z | {found} || rack 7"]
-    assert state.recall(job.node, state.BETWEEN_JOBS)["gpu-free"]["message"] == IN_USE
 
 
 def test_a_job_on_a_node_that_is_drained_already_is_refused_and_the_reason_is_kept(job: FakeJob) -> None:

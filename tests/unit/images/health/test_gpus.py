@@ -88,11 +88,6 @@ def smi(memory: str) -> FakeRunner:
         "GPUs that others use, too": (smi(BUSY), {"shares_gpus": True}, "not checked: others ..."),
         "a figure that is none": (smi("0, [N/A]\n"), {}, "not checked: nvidia-smi said ..."),
         "a job without GPUs": (smi(BUSY), {"job_gpus": ()}, "ok"),
-        "no job of this one's, and others": (
-            smi(BUSY),
-            {**SHARED, "job": "", "job_gpus": ()},
-            "not checked: jobs run here",
-        ),
     },
 )
 def test_a_job_gets_gpus_that_nobody_uses(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from images.common.health.contract import Node
+from images.health.checks import find_checks
 from images.health.local import find_local, with_jobs
 from images.health.proc import jobs_here
 from tests.fakes.node_conf import document
@@ -60,6 +61,11 @@ def test_the_sites_settings_count_for_its_pools(tmp_path: Path) -> None:
     assert local.off == {"dns"}
     assert not find_local({"POOL": "other"}, path).node.infiniband
     assert find_local({"POOL": "cpu"}, path).node.gpus == 1
+
+
+def test_a_node_has_the_checks_of_its_hardware() -> None:
+    assert list(find_checks(Node(name="w-0"))) == ["filesystem", "disks", "dns", "munge"]
+    assert find_checks(Node(name="w-0", infiniband=True, gpus=1)) == find_checks()
 
 
 def test_a_prolog_knows_its_job(tmp_path: Path) -> None:

@@ -7,24 +7,23 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from images.common.command import Result as Command
-from images.common.health.contract import Check, Node, Result, Status, Thresholds
+from images.common.health.contract import Check, Node, Result, Status, Thresholds, fail, ok
 from images.common.health.report import Finding, Report, decode
 from images.health import state
 from images.health.local import Local
 from images.health.periodic import REFRESH_SECONDS, SETTLE_SECONDS, WELL_REFRESH_SECONDS, Periodic, metrics
-from images.health.runner import Outcome
-from images.health.verdict import fail, ok
 from tests.fakes.commands import FakeRunner
 from tests.unit.images.health.places import add_process, run_at_once
 
 
 def test_each_check_has_a_status_a_time_and_its_figures() -> None:
     values = {'disk_used_ratio{path="/jail"}': 0.5, 'disk_used_ratio{path="/"}': 1.0, "zombies": 3.0}
-    text = metrics({"disks": Outcome(result=Result(status=Status.WARN, values=values), seconds=0.25)}, at=1795298103.7)
+    text = metrics({"disks": Result(status=Status.WARN, values=values, seconds=0.25)}, at=1795298103.7)
     assert text.splitlines() == [
         "# TYPE slurmstack_health_check_seconds gauge",
         'slurmstack_health_check_seconds{check="disks"} 0.25',
@@ -62,10 +61,10 @@ class FakeNode:
         self.time = 1795298103.0
         self.runner = FakeRunner({"scontrol show node": self._show, "scontrol update": self._update})
 
-    def add(self, name: str, result: Result, *, between_jobs: bool = False) -> None:
+    def add(self, name: str, result: Result, **how: Any) -> None:
         self.results[name] = result
         run: Callable[..., Result] = lambda *_: self.results[name]  # noqa: E731
-        self.checks[name] = Check(name=name, between_jobs=between_jobs, run=run, seconds=20)
+        self.checks[name] = Check(name=name, run=run, seconds=20, **how)
 
     def job(self, *, runs: bool) -> None:
         """Whether a job runs here from now on."""
@@ -162,9 +161,12 @@ def test_without_slurmctld_the_report_is_written_as_soon_as_it_is_back_and_that_
     assert sum("cannot write the report" in line for line in fake.log) == 1
 
 
-def test_a_check_that_is_off_does_not_run_and_figures_are_in_the_metrics_file(fake: FakeNode) -> None:
+def test_a_check_that_is_off_does_not_run_and_figures_are_in_the_metrics_file(
+    fake: FakeNode,
+) -> None:
     fake.local = Local(node=fake.node, thresholds=Thresholds(), off=frozenset({"dns"}))
     fake.add("dns", FULL)
+    fake.add("dcgm", FULL, hardware="gpu")
     fake.add("disks", Result(status=Status.OK, values={'disk_used_ratio{path="/"}': 0.25}))
     fake.run()
     assert set(fake.report.results) == {"disks"}
@@ -182,20 +184,16 @@ def test_a_state_directory_that_cannot_be_made_stops_no_check(fake: FakeNode, tm
     assert fake.report.results == {"disks": FULL}
 
 
-def test_what_looks_between_jobs_says_what_was_found_last_until_it_can_look_again(fake: FakeNode) -> None:
+def test_what_looks_between_jobs_says_nothing_meanwhile_and_a_job_is_no_news(fake: FakeNode) -> None:
     fake.add("disks", ok())
     fake.add("gpu-free", ok(), between_jobs=True)
-    fake.run()
+    fake.run(after=SETTLE_SECONDS + 1)
     fake.job(runs=True)
     fake.results["gpu-free"] = fail("user", "GPU 0 is in use")
-    fake.run()
-    assert fake.report.results["gpu-free"] == ok(), "the job's own use is no fault"
-    state.remember(fake.node, state.BETWEEN_JOBS, {"gpu-free": vars(fake.results["gpu-free"])})  # as a prolog does
-    fake.run()
-    assert fake.report.results["gpu-free"].message == "GPU 0 is in use"
+    assert [fake.run(), fake.run()] == [0, 0], "the job's own use is no fault"
     fake.job(runs=False)
-    fake.results["gpu-free"] = ok()
-    fake.run()
+    assert fake.run() == 1
+    assert fake.report.results["gpu-free"].message == "GPU 0 is in use"
     fake.job(runs=True)
-    fake.run()
-    assert fake.report.results["gpu-free"] == ok()
+    assert fake.run() == 1, "it has changed of late"
+    assert set(fake.report.results) == {"disks"}, "the watcher keeps what it has drained for it"

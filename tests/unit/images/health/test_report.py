@@ -8,10 +8,9 @@ from __future__ import annotations
 import pytest
 
 from images.common.command import Result as Command
-from images.common.health.contract import Status
+from images.common.health.contract import Status, fail, not_checked, ok, warn
 from images.common.health.report import Report, decode, encode, note_of
 from images.common.health.slurm import Slurm, SlurmError, parse_nodes
-from images.health.verdict import fail, not_checked, ok, warn
 from tests.fakes.commands import FakeRunner
 
 AT = 1795298103  # 2026-11-21T21:55:03Z

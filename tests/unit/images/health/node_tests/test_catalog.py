@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from images.common.health.contract import Result, Status
+from images.health.checks import find_checks
 from images.health.node_tests import on_node
 from images.health.node_tests.catalog import TESTS, Expected, figures_in, judge, load
 from images.health.node_tests.on_node import kept, told
-from images.health.registry import find_checks
 from images.health.watch.decide import KUBERNETES
 from tests.unit.images.health.tables import Like, outcomes, words
 

@@ -12,13 +12,12 @@ import pytest
 
 from images.common.command import TIMED_OUT
 from images.common.command import Result as Done
-from images.common.health.contract import Result, Status
+from images.common.health.contract import Result, Status, fail, not_checked, ok, warn
 from images.common.health.slurm import SlurmError
 from images.health.node_tests.catalog import TESTS
 from images.health.node_tests.plan import NodeView, Settings
 from images.health.node_tests.results import KEY, Record, decode, encode
 from images.health.node_tests.slurm import TestSlurm
-from images.health.verdict import fail, not_checked, ok, warn
 from tests.fakes.commands import FakeRunner
 
 AT = 1_795_000_000
