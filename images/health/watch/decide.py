@@ -90,36 +90,17 @@ class NodeView(Record):
         return any(finding.declared and finding.unwanted_since is None for finding in self.findings.values())
 
 
-@dataclass(frozen=True, kw_only=True)
-class CommonFault:
-    """A check that fails on a large part of a pool: a file system that hangs, a driver that was rolled out.
-
-    Drains do not help against it, and take away the nodes that would work again with the cause gone.
-    """
-
-    pool: str
-    check: str
-    failing: int
-    of: int
-    """Nodes of the pool that have looked, those aside that have been drained for it for long."""
-    message: str
-    """Of one of them."""
-
-    def __str__(self) -> str:
-        """For people."""
-        where = f"pool {self.pool}" if self.pool else "the cluster"
-        return f"{self.check} fails on {self.failing} of {self.of} nodes of {where} at once: {self.message}"
-
-
 def counts_here(finding: Finding, now: float) -> bool:
     """Whether it may be one of many: what a person has declared, and a machine that is gone, speak for themselves."""
     return finding.is_fresh(now) and not (finding.declared or finding.lost)
 
 
-def common_faults(
-    nodes: Iterable[NodeView], report_only: frozenset[str], now: float
-) -> Mapping[tuple[str, str], CommonFault]:
-    """By pool and check."""
+def common_faults(nodes: Iterable[NodeView], report_only: frozenset[str], now: float) -> dict[tuple[str, str], str]:
+    """Checks that fail on a large part of a pool, by pool and check, in words.
+
+    A file system hangs, or a driver was rolled out: drains do not help, and take away the nodes that would work again
+    with the cause gone. What has been drained for it for long is no part of that.
+    """
     looked: dict[tuple[str, str], int] = defaultdict(int)
     failing: dict[tuple[str, str], list[str]] = defaultdict(list)
     for node in nodes:
@@ -134,11 +115,12 @@ def common_faults(
             looked[node.pool, check] += 1
             if finding.result.status is Status.FAIL:
                 failing[node.pool, check].append(finding.result.message)
-    return {
-        key: CommonFault(pool=key[0], check=key[1], failing=len(messages), of=looked[key], message=messages[0])
-        for key, messages in failing.items()
-        if len(messages) >= LEAST_NODES and len(messages) * LARGE_PART >= looked[key]
-    }
+    common = {}
+    for (pool, check), messages in sorted(failing.items()):
+        if len(messages) >= LEAST_NODES and len(messages) * LARGE_PART >= looked[pool, check]:
+            nodes_of = f"{len(messages)} of {looked[pool, check]} nodes of {f'pool {pool}' if pool else 'the cluster'}"
+            common[pool, check] = f"{check} fails on {nodes_of} at once: {messages[0]}"
+    return common
 
 
 class Kind(enum.Enum):
@@ -185,8 +167,8 @@ class Decision:
     actions: tuple[Action, ...] = ()
     held: tuple[Action, ...] = ()
     """What waits because the limit is reached, or no other node takes jobs."""
-    common: tuple[CommonFault, ...] = ()
-    """For what nothing is drained, as many nodes of a pool have it."""
+    common: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """For what nothing is drained, as many nodes of a pool have it: pool and check -> in words."""
 
 
 _CLOSING: Final = frozenset({Kind.DRAIN, Kind.DOWN})
@@ -205,8 +187,7 @@ def decide(nodes: Iterable[NodeView], policy: Policy, now: float, unsettled: fro
         [*(action for action in wishes if action.kind not in _CLOSING), *granted],
         key=lambda action: (order.index(action.kind), action.node.name),
     )
-    faults = tuple(common[key] for key in sorted(common))
-    return Decision(actions=tuple(actions), held=tuple(held), common=faults)
+    return Decision(actions=tuple(actions), held=tuple(held), common=common)
 
 
 def _urgency(action: Action) -> tuple[bool, bool, bool, str]:
@@ -221,7 +202,7 @@ class _Round:
 
     policy: Policy
     now: float
-    common: Mapping[tuple[str, str], CommonFault]
+    common: Mapping[tuple[str, str], str]
     unsettled: frozenset[str]
 
     def wish(self, node: NodeView) -> Action | None:
