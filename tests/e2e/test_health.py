@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from images.health.node_tests.results import decode
+from images.common.health.report import measured_in
 from tests.e2e.asking_doctor import findings
 from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
 from tests.fakes.gpus import FakeGpus
@@ -147,7 +147,7 @@ def test_nodes_are_measured_by_jobs_that_users_never_wait_for(healthy: SlurmOnKu
 
     def results(node: str) -> dict[str, str]:
         extra = slurm.slurm(f"scontrol show node {node} | grep -F Extra=", check=False)
-        found = decode(extra.strip().removeprefix("Extra="))
+        found = measured_in(extra.strip().removeprefix("Extra="))
         return {name: f"{record.result.status.value}: {record.result.message}" for name, record in found.items()}
 
     try:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from images.common.command import Result, Runner, run
-from images.common.health.report import parse
+from images.common.health.report import Finding, measured_in, parse
 from images.common.slurm_node import UNKNOWN_NODE
 from images.common.slurm_records import NodeRecord, NotUnderstoodError, node_records
 from images.common.wait import Clock, Reminder
@@ -54,6 +54,11 @@ class SlurmError(Exception):
 @dataclass(frozen=True, kw_only=True)
 class Record(NodeRecord):
     """A node's record, and what it means here."""
+
+    @property
+    def tests(self) -> dict[str, Finding]:
+        """What tests of nodes have found here the last time."""
+        return measured_in(self.extra)
 
     @property
     def is_closed(self) -> bool:

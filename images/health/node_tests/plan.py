@@ -8,13 +8,13 @@ time. A node is slow if it is twice in a row; the first time is a warning, and t
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from images.common.health.contract import Result, Status
-from images.common.health.slurm import Record as NodeRecord
+from images.common.health.report import Finding
+from images.common.health.slurm import Record
 from images.health.node_tests.catalog import TESTS, Expected, NodeTest, load
-from images.health.node_tests.results import Record
 from images.health.watch.decide import Limit
 
 MOST_UNDER_TEST: Final = Limit(number=10, percent=True)
@@ -59,23 +59,10 @@ class Settings:
             account=given.get("account", ""),
         )
 
-    def fit(self, node: NodeRecord) -> list[NodeTest]:
+    def fit(self, node: Record) -> list[NodeTest]:
         """The tests for which a node has what they need."""
         has_infiniband = bool(self.infiniband & node.features)
         return [test for test in self.tests if node.gpus >= test.gpus and (has_infiniband or not test.infiniband)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class NodeView(NodeRecord):
-    """A node, as far as tests depend on it: a test runs in the first of its partitions."""
-
-    records: Mapping[str, Record] = field(default_factory=dict)
-    """Last results, by test."""
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether a test may start here."""
-        return "IDLE" in self.states and self.states <= _IDLE and bool(self.partitions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,18 +82,18 @@ class TestJob:
     comment: str = ""
 
 
-def after(test: NodeTest, job: TestJob, result: Result, node: NodeView) -> Record | None:
-    """The new record of a test on a node; None if it is there already."""
-    last = node.records.get(test.name)
+def after(test: NodeTest, job: TestJob, result: Result, node: Record) -> Finding | None:
+    """What is new of a test on a node; None if it is there already."""
+    last = node.tests.get(test.name)
     if last is not None and job.ended_at <= last.at:
         return None
     was_bad = last is not None and last.result.status in {Status.WARN, Status.FAIL}
     if result.status is Status.FAIL and not was_bad:
         result = replace(result, status=Status.WARN, message=f"{result.message}, measured once")
-    return Record(at=job.ended_at, result=result)
+    return Finding(at=job.ended_at, result=result)
 
 
-def unwanted(job: TestJob, node: NodeView, wanted: Collection[str], now: float) -> str:
+def unwanted(job: TestJob, node: Record, wanted: Collection[str], now: float) -> str:
     """Why a test has to end; empty if it has not to. `wanted`: partitions in which users' jobs wait for nodes."""
     if HELD in node.states:  # users cannot have it
         return ""
@@ -116,23 +103,29 @@ def unwanted(job: TestJob, node: NodeView, wanted: Collection[str], now: float) 
 
 
 def due(
-    nodes: Collection[NodeView], busy: Collection[str], wanted: Collection[str], settings: Settings, now: float
-) -> list[tuple[NodeTest, NodeView]]:
-    """What to start, what is due longest first. `busy`: nodes of tests that wait or run."""
-    free = [node for node in nodes if node.is_idle and node.name not in busy and {*node.partitions}.isdisjoint(wanted)]
-    wishes = [(due_at(test, node), test, node) for node in free for test in settings.fit(node)]
-    first: dict[str, tuple[NodeTest, NodeView]] = {}
+    nodes: Collection[Record], busy: Collection[str], wanted: Collection[str], settings: Settings, now: float
+) -> list[tuple[NodeTest, Record]]:
+    """What to start, what is due longest first; each in the node's first partition.
+
+    `busy`: nodes of tests that wait or run. `wanted`: see `unwanted`.
+    """
+    idle = [node for node in nodes if "IDLE" in node.states and node.states <= _IDLE and node.partitions]
+    free = [node for node in idle if node.name not in busy and {*node.partitions}.isdisjoint(wanted)]
+    wishes = [
+        (due_at(last.get(test.name)), test, node)
+        for node, last in ((node, node.tests) for node in free)
+        for test in settings.fit(node)
+    ]
+    first: dict[str, tuple[NodeTest, Record]] = {}
     for at, test, node in sorted(wishes, key=lambda wish: (wish[0], wish[1].name, wish[2].name)):
         if at <= now:
             first.setdefault(node.name, (test, node))
     return list(first.values())[: max(MOST_UNDER_TEST.of(len(nodes)) - len(busy), 0)]
 
 
-def due_at(test: NodeTest, node: NodeView) -> float:
-    """When a test is to run on a node, in seconds since 1970; 0: it never has."""
-    record = node.records.get(test.name)
-    if record is None:
+def due_at(last: Finding | None) -> float:
+    """When a test is to run on a node again, in seconds since 1970; 0: it never has."""
+    if last is None:
         return 0.0
-    return record.at + {Status.WARN: AGAIN_SECONDS, Status.FAIL: FAILED_SECONDS}.get(
-        record.result.status, INTERVAL_SECONDS
-    )
+    pauses = {Status.WARN: AGAIN_SECONDS, Status.FAIL: FAILED_SECONDS}
+    return last.at + pauses.get(last.result.status, INTERVAL_SECONDS)

@@ -24,14 +24,13 @@ from typing import Final
 from images.common.command import Result as Done
 from images.common.command import run
 from images.common.health.contract import Result, Status, not_checked
-from images.common.health.report import lifted, line_of, reason_for
-from images.common.health.slurm import SlurmError, keep_looking
+from images.common.health.report import lifted, line_of, reason_for, with_measured
+from images.common.health.slurm import Record, SlurmError, keep_looking
 from images.common.log import Log
 from images.common.process import drop_privileges, end_on_sigterm
 from images.common.wait import Clock, Reminder
 from images.health.node_tests.catalog import TESTS, NodeTest, judge
-from images.health.node_tests.plan import NodeView, Settings, TestJob, after, due, unwanted
-from images.health.node_tests.results import encode
+from images.health.node_tests.plan import Settings, TestJob, after, due, unwanted
 from images.health.node_tests.slurm import RESERVATION, TestSlurm
 
 POLL_SECONDS: Final = 5.0
@@ -72,18 +71,18 @@ class NodeTester:
             if not self._did(f"start {test.name} on {node.name}", slurm.submit(test, node)):
                 break
 
-    def _tell(self, job: TestJob, nodes: dict[str, NodeView]) -> None:
+    def _tell(self, job: TestJob, nodes: dict[str, Record]) -> None:
         """Write what a test has found to the record of its node, here and in Slurm."""
         test, node = TESTS.get(job.test), nodes.get(job.node)
         if test is None or node is None:
             return
-        record = after(test, job, judged(self.slurm, test, job, node), node)
-        if record is not None:
-            node = nodes[node.name] = replace(node, records={**node.records, test.name: record})
-            done = self.slurm.update(node.name, extra=encode(node.records, node.extra))
-            self._did(f"{node.name}: {line_of(test.name, record.result)}", done)  # refused: the next round tries again
+        found = after(test, job, judged(self.slurm, test, job, node), node)
+        if found is not None:
+            node = nodes[node.name] = replace(node, extra=with_measured(node.extra, {**node.tests, test.name: found}))
+            done = self.slurm.update(node.name, extra=node.extra)
+            self._did(f"{node.name}: {line_of(test.name, found.result)}", done)  # refused: the next round tries again
 
-    def _open(self, node: NodeView) -> None:
+    def _open(self, node: Record) -> None:
         """Lift the drain for a test, of a node that may be another machine now: it is measured when it is idle."""
         now = self.slurm.node(node.name)
         if now is not None and now.is_drained_by_us and now.reason == node.reason:
@@ -100,18 +99,18 @@ class NodeTester:
         return done.ok
 
 
-def opened(slurm: TestSlurm, node: NodeView) -> Done:
+def opened(slurm: TestSlurm, node: Record) -> Done:
     """Lift the drain. What has failed is not well yet, and does not drain it again either."""
     eased = {
-        name: replace(record, result=replace(record.result, status=Status.WARN))
-        for name, record in node.records.items()
-        if record.result.status is Status.FAIL
+        name: replace(found, result=replace(found.result, status=Status.WARN))
+        for name, found in node.tests.items()
+        if found.result.status is Status.FAIL
     }
-    done = slurm.update(node.name, extra=encode({**node.records, **eased}, node.extra))
+    done = slurm.update(node.name, extra=with_measured(node.extra, {**node.tests, **eased}))
     return slurm.undrain(node.name, lifted(node.reason)) if done.ok else done
 
 
-def judged(slurm: TestSlurm, test: NodeTest, job: TestJob, node: NodeView) -> Result:
+def judged(slurm: TestSlurm, test: NodeTest, job: TestJob, node: Record) -> Result:
     """What a test that has ended has found."""
     return judge(test, job.comment, job.ended, slurm.settings.expected, sorted(node.features))
 
@@ -177,7 +176,7 @@ class ByHand:
                 self.slurm.release(self.name)
                 return
 
-    def _failure(self, node: NodeView) -> str:
+    def _failure(self, node: Record) -> str:
         """Run all tests: the reason to drain the node, empty if there is none."""
         for test in self.slurm.settings.fit(node):
             for _ in range(2):
@@ -189,7 +188,7 @@ class ByHand:
                 return reason_for(test.name, result)
         return ""
 
-    def _run(self, test: NodeTest, node: NodeView) -> Result:
+    def _run(self, test: NodeTest, node: Record) -> Result:
         """One run of a test, which goes on while slurmctld is away. Raises _DrainedError, SlurmError."""
         number = int(_done(self.slurm.submit(test, node, reservation=f"{RESERVATION}{self.name}")).partition(";")[0])
         while True:

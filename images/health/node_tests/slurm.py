@@ -1,4 +1,4 @@
-"""Slurm as the tests see it: nodes with their last results, tests that wait, run or have ended, and users who wait.
+"""Slurm as the tests see it: tests that wait, run or have ended, and users who wait.
 
 Nothing is remembered but in Slurm. A test's job is called `health-<test>:<node>`; slurmctld keeps it for a while after
 its end (MinJobAge, 300 s), with the Comment in which it has told how it went. If nobody has read that by then, the test
@@ -19,8 +19,7 @@ from images.common.command import Result
 from images.common.health.slurm import LIST_TIMEOUT_SECONDS, Record, Slurm, SlurmError
 from images.common.slurm_records import NotUnderstoodError, entries_in, number_of, text_of, words_of
 from images.health.node_tests.catalog import NodeTest
-from images.health.node_tests.plan import NodeView, Settings, TestJob
-from images.health.node_tests.results import decode
+from images.health.node_tests.plan import Settings, TestJob
 
 SCRIPT: Final = Path(__file__).with_name("on_node.py")
 LOWEST: Final = 2_147_483_645
@@ -46,15 +45,6 @@ class TestSlurm(Slurm):
 
     settings: Settings
 
-    def nodes(self) -> Sequence[NodeView]:
-        """All nodes. Raises SlurmError."""
-        return [_view(record) for record in super().nodes()]
-
-    def node(self, name: str) -> NodeView | None:
-        """One node as it is now; None if there is none any more. Raises SlurmError."""
-        record = super().node(name)
-        return None if record is None else _view(record)
-
     def jobs(self) -> list[TestJob]:
         """Tests that wait or run, or have ended. Raises SlurmError."""
         said = self._ask(["squeue", "--me", "--states=all", "--json"], LIST_TIMEOUT_SECONDS)
@@ -70,7 +60,7 @@ class TestSlurm(Slurm):
         waiting = (row for row in rows if row[1:2] and row[1].strip("() ") in _IN_THE_WAY and row[-1] != "slurm")
         return {partition for row in waiting for partition in row[0].split(",")}
 
-    def submit(self, test: NodeTest, node: NodeView, *, reservation: str = "") -> Result:
+    def submit(self, test: NodeTest, node: Record, *, reservation: str = "") -> Result:
         """Start a test. Its standard output is the number of the job."""
         # `{cpus}` and `{scratch}` are filled in on the node.
         values = {"gpus": node.gpus, **{name: f"{{{name}}}" for name in ("cpus", "scratch")}}
@@ -114,10 +104,6 @@ class TestSlurm(Slurm):
     def release(self, node: str) -> Result:
         """Give it back now. Slurm refuses while a test waits or runs there."""
         return self._do("scontrol", "delete", f"reservationname={RESERVATION}{node}")
-
-
-def _view(record: Record) -> NodeView:
-    return NodeView(**vars(record), records=decode(record.extra))
 
 
 def _job(job: Mapping[str, Any]) -> TestJob | None:

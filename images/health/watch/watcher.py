@@ -16,7 +16,6 @@ from images.common.command import TIMED_OUT, Result
 from images.common.health.contract import FaultClass, Status
 from images.common.health.report import Finding, decode
 from images.common.health.slurm import Record, Slurm, SlurmError
-from images.health.node_tests.results import decode as decode_tests
 from images.health.watch.decide import KUBERNETES, Action, Flapping, Kind, NodeView, Policy, decide
 from images.health.watch.machines import Machines
 from images.health.watch.release import Releaser
@@ -75,8 +74,7 @@ class Watcher:
         views, before = [], self._began
         self._began = {}
         for record in records:
-            tests, report = decode_tests(record.extra), decode(record.comment)
-            findings = {test: Finding(result=found.result, at=float(found.at)) for test, found in tests.items()}
+            findings, report = record.tests, decode(record.comment)
             if report is not None:
                 at = float(report.at)
                 findings |= {check: Finding(result=result, at=at) for check, result in report.results.items()}

@@ -6,11 +6,11 @@ import contextlib
 import json
 from collections.abc import Callable, Mapping
 
+from images.common.health.report import measured_in
 from images.common.health.slurm import Slurm, SlurmError
 from images.common.wait import Clock
 from images.health.node_tests.plan import Settings
 from images.health.node_tests.program import ByHand, NodeTester
-from images.health.node_tests.results import decode
 from images.health.node_tests.slurm import TestSlurm
 from images.health.watch.decide import Limit, Policy
 from images.health.watch.watcher import Watcher
@@ -60,7 +60,7 @@ class Site:
             self.round(seconds)
 
     def statuses(self, name: str = "w-0") -> Mapping[str, str]:
-        found = decode(self.cluster.nodes[name].extra)
+        found = measured_in(self.cluster.nodes[name].extra)
         return {test: record.result.status.value for test, record in found.items()}
 
     def ran(self) -> list[str]:

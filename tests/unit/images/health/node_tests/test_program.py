@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from images.common.health.report import measured_in
 from images.health.node_tests import program
-from images.health.node_tests.results import decode
 from tests.fakes.node_tests_cluster import FakeCluster, Job
 from tests.unit.images.health.node_tests.site import Site
 
@@ -25,7 +25,7 @@ def test_an_idle_node_is_measured_once_a_day_and_the_figure_is_in_its_record() -
     site = Site(2)
     site.rounds(6)
     assert site.ran() == ["cpu-speed"] * 2
-    assert decode(site.cluster.nodes["w-1"].extra)["cpu-speed"].result.message == "events 5000 events/s"
+    assert measured_in(site.cluster.nodes["w-1"].extra)["cpu-speed"].result.message == "events 5000 events/s"
     site.rounds(4, DAY)
     assert len(site.ran()) >= 4
 

@@ -12,45 +12,11 @@ import pytest
 
 from images.common.command import TIMED_OUT
 from images.common.command import Result as Done
-from images.common.health.contract import Result, Status, fail, not_checked, ok, warn
-from images.common.health.slurm import SlurmError
+from images.common.health.slurm import Record, SlurmError
 from images.health.node_tests.catalog import TESTS
-from images.health.node_tests.plan import NodeView, Settings
-from images.health.node_tests.results import KEY, Record, decode, encode
+from images.health.node_tests.plan import Settings
 from images.health.node_tests.slurm import TestSlurm
 from tests.fakes.commands import FakeRunner
-
-AT = 1_795_000_000
-RECORDS = {
-    "cpu": Record(at=AT, result=Result(status=Status.OK, message="events 5100 events/s")),
-    "nccl-node": Record(at=AT + 7, result=fail("hardware", "busbw 212 GB/s")),
-    "memory": Record(at=AT + 4, result=not_checked("sysbench: No such file or directory")),
-}
-
-
-def test_it_is_one_line_of_json_that_people_can_read() -> None:
-    extra = encode({"nccl-node": RECORDS["nccl-node"], "cpu": RECORDS["cpu"]}, "")
-    assert json.loads(extra) == {
-        KEY: "2026-11-18T11:06:40Z ok cpu: events 5100 events/s | "
-        "2026-11-18T11:06:47Z fail nccl-node [hardware]: busbw 212 GB/s"
-    }
-    assert "\n" not in extra
-
-
-def test_what_others_keep_there_stays() -> None:
-    extra = encode(RECORDS, '{"rack": "r7", "health_tests": "old"}')
-    assert json.loads(extra)["rack"] == "r7"
-    assert decode(extra) == RECORDS
-    again = encode(RECORDS, encode(RECORDS, "the admin's words"))
-    assert json.loads(again)["note"] == "the admin's words"
-    assert decode(again) == RECORDS
-
-
-def test_no_message_breaks_another_result() -> None:
-    evil = "x | 2026-11-18T11:06:40Z fail b [hardware]: y\nz \u2028"
-    found = decode(encode({"a": Record(at=AT, result=warn("node", evil)), "b": Record(at=AT, result=ok())}, ""))
-    assert set(found) == {"a", "b"}
-    assert found["b"] == Record(at=AT, result=ok())
 
 
 def test_no_answer_or_garbage_is_an_error_and_never_an_empty_cluster() -> None:
@@ -68,7 +34,7 @@ def submitted(test: str, gpus: int = 0, **settings: Any) -> list[str]:
         return Done(code=0, stdout="18\n")
 
     runner = FakeRunner({"sbatch": note})
-    node = NodeView(name="w-0", states=frozenset({"IDLE"}), partitions=("main", "debug"), gres=f"gpu:{gpus}")
+    node = Record(name="w-0", states=frozenset({"IDLE"}), partitions=("main", "debug"), gres=f"gpu:{gpus}")
     assert TestSlurm(runner=runner, settings=Settings.parse(settings)).submit(TESTS[test], node).ok
     assert set(runner.environments[0] or {}) <= {"PATH", "SLURM_CONF"}
     return seen[0]
