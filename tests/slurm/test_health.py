@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import pytest
 
 from config import load_config
+from config.sections.health import Health
 from images.health.watch.decide import HOLD_SECONDS
-from slurm.health import check_settings
+from slurm.health import check_settings, watch_settings
 from tests import stacks
 from tests.slurm.asked import Asked
 from tests.slurm.cluster import ClusterFactory
@@ -33,10 +34,10 @@ RECORDED = ROOT / "tests/unit/images/health/data"
 
 FILL = "dd if=/dev/zero of=/scratch/big bs=1M count=16 status=none || true"
 
+ALONE = Health.model_validate({"max_drained": 1, "machines": {"follow": False}})
 WATCHER = {
     "SLURM_CONF": "/var/spool/slurmctld/slurmstack/current/slurm.conf",
-    "MACHINES": "no",
-    "MAX_DRAINED": "1",
+    "SETTINGS": watch_settings(ALONE),
 }
 
 

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from config.sections.health import Health
 from images.common.health.contract import Result, Status
 from images.common.health.report import Finding, measured_in, with_measured
+from slurm.health import watch_settings
 from tests.slurm.asked import Asked
 from tests.slurm.conftest import one_version
 from tests.slurm.minimal import IN_JAIL, minimal_config
@@ -76,8 +78,9 @@ def cluster(slurm_version: str) -> Iterator[Tested]:
         path.write_text(json.dumps(SETTINGS))
         path.chmod(0o644)
         controller.start_program("health-tests", {"SLURM_CONF": CONF, "SETTINGS": "/run/tests.json"})
-        watch = {"SLURM_CONF": CONF, "MACHINES": "no", "MAX_DRAINED": "1", "TESTS": "yes"}
-        controller.start_program("health-watch", watch)
+        alone = {"max_drained": 1, "machines": {"follow": False}, "tests": {"enabled": True}}
+        watch = watch_settings(Health.model_validate(alone))
+        controller.start_program("health-watch", {"SLURM_CONF": CONF, "SETTINGS": watch})
         yield Tested(sandbox=sandbox)
 
 

@@ -49,8 +49,9 @@ class Limit:
     percent: bool = False
 
     @staticmethod
-    def parse(text: str) -> Limit:
-        """Read `3` or `10%`. Raises ValueError."""
+    def parse(given: int | str) -> Limit:
+        """Read 3 or `10%`. Raises ValueError."""
+        text = str(given)
         return Limit(number=int(text.removesuffix("%")), percent=text.endswith("%"))
 
     def of(self, nodes: int) -> int:

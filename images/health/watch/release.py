@@ -28,8 +28,6 @@ from images.common.kubernetes import Kube, KubeError
 from images.health.watch.decide import KUBERNETES, Limit, NodeView
 from images.health.watch.machines import OWN_WORDS, RELEASED_FOR, Machine, Machines, Place, machine_of
 
-RELEASE_AFTER_SECONDS: Final = 600.0
-"""A fault that goes away by itself is not worth a machine."""
 PAUSE_SECONDS: Final = 30.0
 """Between two times that anything is changed: the copy of the cluster shows the first by then."""
 
@@ -39,7 +37,8 @@ class Rules:
     """What the site wants."""
 
     max_unavailable: Limit
-    after: float = RELEASE_AFTER_SECONDS
+    after: float
+    """Seconds that a drain has to stand: a fault that goes away by itself is not worth a machine."""
     condition: str = ""
     """Type of the condition that is set on released machines; empty: none."""
     report_only: frozenset[str] = frozenset()

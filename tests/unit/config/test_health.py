@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from config import load_config
-from config.sections.health import CHECKS, LIFTED, TESTS, Health
+from config.sections.health import CHECKS, LIFTED, TESTS
 from images.health.checks import find_checks
 from images.health.node_tests.catalog import TESTS as CATALOG
 from images.health.node_tests.plan import Settings
-from images.health.watch.program import GONE, build
+from images.health.watch.program import GONE
 from slurm.conf import effective_settings
-from slurm.health import node_test_settings, watch_environment
+from slurm.health import node_test_settings
 from tests import stacks
 from tests.stacks import ROOT, with_change
 
@@ -62,47 +62,6 @@ def test_without_checks_slurm_runs_none_of_them_and_still_has_an_epilog() -> Non
     keys = effective_settings(load_config(with_health(enabled=False)))
     assert keys["Epilog"] == "/usr/libexec/slurmstack/health-epilog", "it takes the job's own directories away"
     assert not keys.keys() & {"Prolog", "HealthCheckProgram"}
-
-
-def test_the_watcher_s_settings() -> None:
-    machines = {
-        "drain_conditions": ["Wear", "Maintenance"], "requeue_after": 60, "release": "cordon", "release_after": 0,
-        "release_condition": "Suspected", "max_unavailable": "5%",
-    }  # fmt: skip
-    health = {"max_drained": 2, "report_only": ["disks"], "disabled": ["dns"], "tests": {"enabled": True}}
-    assert watch_environment(Health.model_validate({**health, "machines": machines})) == {
-        "MAX_DRAINED": "2", "REPORT_ONLY": "disks,dns", "TESTS": "yes", "MACHINES": "yes",
-        "DRAIN_CONDITIONS": "Maintenance,Wear", "REQUEUE_AFTER": "60", "RELEASE": "cordon", "RELEASE_AFTER": "0",
-        "RELEASE_CONDITION": "Suspected", "MAX_UNAVAILABLE": "5%",
-    }  # fmt: skip
-    alone = watch_environment(Health.model_validate({"machines": {"follow": False}}))
-    assert (alone["TESTS"], alone["MACHINES"], alone["REPORT_ONLY"]) == ("no", "no", "kubernetes")
-
-
-@pytest.mark.parametrize(
-    "health",
-    [
-        {},
-        {"machines": {"follow": False}},
-        {
-            "max_drained": 2,
-            "report_only": ["disks", "kubernetes"],
-            "machines": {
-                "drain_conditions": ["Maintenance"],
-                "requeue_after": 60,
-                "release": "cordon",
-                "release_condition": "HardwareIssuesSuspected",
-                "max_unavailable": "5%",
-            },
-        },
-    ],
-    ids=["default", "alone", "all"],
-)
-def test_the_watcher_understands_its_settings(health: dict[str, Any]) -> None:
-    said: list[str] = []
-    environment = watch_environment(load_config(with_health(**health)).health)
-    build(environment, said.append)  # raises ValueError for what it does not understand
-    assert "watched by Slurm's records alone" in said[0]  # as this is no pod
 
 
 def with_tests(**tests: Any) -> dict[str, Any]:

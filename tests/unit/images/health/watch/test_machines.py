@@ -11,8 +11,7 @@ from images.common.health.report import Finding
 from images.common.health.slurm import Record
 from images.health.watch.machines import TRIES, Machine, Machines, Place, answers
 from tests.unit.images.health.tables import Like, table, words
-from tests.unit.images.health.watch.release_cluster import Followed
-from tests.unit.images.health.watch.views import NOW
+from tests.unit.images.health.watch.views import NOW, Followed
 
 READY = Machine(ready="True", conditions={})
 SILENT = Machine(ready="Unknown", why="kubelet stopped posting", conditions={})

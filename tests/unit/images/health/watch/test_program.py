@@ -2,66 +2,69 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
+from config.sections.health import Health
 from images.common.command import Result
 from images.common.health.slurm import Slurm, keep_looking
 from images.health.node_tests.catalog import TESTS
 from images.health.watch import program
 from images.health.watch.decide import Limit, Policy
 from images.health.watch.machines import Machines
-from images.health.watch.program import GONE, build, policy_from, rules_from
+from images.health.watch.program import GONE, build
 from images.health.watch.release import Rules
 from images.health.watch.watcher import Watcher
+from slurm.health import watch_settings
 from tests.fakes.commands import FakeClock, FakeRunner
-from tests.unit.images.health.watch.release_cluster import Followed
-from tests.unit.images.health.watch.views import policy
+from tests.unit.images.health.watch.views import Followed, policy
 
 
 class Ended(Exception):  # noqa: N818
     """Ends a loop that has no end."""
 
 
-def test_the_settings_have_defaults_that_spare_the_cluster() -> None:
-    without_tests = GONE | TESTS.keys()
-    assert policy_from({}) == Policy(max_drained=Limit(number=10, percent=True), report_only=without_tests)
-    assert rules_from({}) is None
-    assert rules_from({"RELEASE": "cordon"}) == Rules(max_unavailable=Limit(number=1), after=600)
-
-
-def test_the_settings_are_read() -> None:
-    env = {
-        "MAX_DRAINED": "3",
-        "REPORT_ONLY": "dns, munge",
-        "REQUEUE_AFTER": "600",
-        "TESTS": "yes",
-        "RELEASE": "cordon",
-        "RELEASE_AFTER": "0",
-        "MAX_UNAVAILABLE": "5%",
-        "RELEASE_CONDITION": "HardwareIssuesSuspected",
-    }
-    assert policy_from(env) == Policy(
-        max_drained=Limit(number=3), report_only=GONE | {"dns", "munge"}, requeue_after=600.0, frees_broken=True
-    )
-    assert rules_from(env) == Rules(
-        max_unavailable=Limit(number=5, percent=True),
-        after=0,
-        condition="HardwareIssuesSuspected",
-        report_only=frozenset({"dns", "munge"}),
-    )
-
-
-def test_machines_are_looked_at_and_released_only_if_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    machines = Machines(pods=Followed({}), nodes=Followed({}))
-    monkeypatch.setattr(program, "follow_machines", lambda *_: machines)
+def built(monkeypatch: pytest.MonkeyPatch, log: list[str] | None = None, **health: Any) -> Watcher:
+    """The watcher of a stack file, in a pod."""
+    follow: Any = lambda *_: Machines(pods=Followed({}), nodes=Followed({}))  # noqa: E731
+    monkeypatch.setattr(program, "follow_machines", follow)
     in_pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "NAMESPACE": "ns"}
-    for env, follows, releases in [
-        ({**in_pod, "MACHINES": "no"}, False, False),
-        (in_pod, True, False),
-        ({**in_pod, "RELEASE": "cordon"}, True, True),
-    ]:
-        built = build(env, lambda _: None)
-        assert (built.machines is machines, built.releaser is not None) == (follows, releases)
+    settings = json.loads(watch_settings(Health.model_validate(health)))
+    return build(settings, in_pod, (log if log is not None else []).append)
+
+
+def test_without_settings_the_watcher_follows_machines_and_releases_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    watcher = built(monkeypatch)
+    limit = Limit(number=10, percent=True)
+    assert watcher.policy == Policy(max_drained=limit, report_only=GONE | TESTS.keys())
+    assert (watcher.machines is not None, watcher.releaser) == (True, None)
+
+
+def test_the_watcher_does_what_the_stack_file_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    machines = {
+        "requeue_after": 60, "release": "cordon", "release_after": 0, "release_condition": "Suspected",
+        "max_unavailable": "5%",
+    }  # fmt: skip
+    health = {"report_only": ["munge"], "disabled": ["dns"], "tests": {"enabled": True}, "machines": machines}
+    watcher = built(monkeypatch, max_drained=3, **health)  # type: ignore[arg-type]
+    told = frozenset({"dns", "munge"})
+    assert watcher.policy == Policy(
+        max_drained=Limit(number=3), report_only=GONE | told, requeue_after=60.0, frees_broken=True
+    )
+    assert watcher.releaser is not None
+    limit = Limit(number=5, percent=True)
+    assert watcher.releaser.rules == Rules(max_unavailable=limit, after=0, condition="Suspected", report_only=told)
+
+
+def test_machines_that_are_not_followed_are_not_looked_at_and_their_drains_are_lifted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log: list[str] = []
+    watcher = built(monkeypatch, log, machines={"follow": False})
+    assert (watcher.machines, "kubernetes" in watcher.policy.report_only) == (None, True)
+    assert log == ["nodes are watched by Slurm's records alone"]
 
 
 def test_a_slurmctld_that_is_away_is_waited_for_and_told_at_most_every_ten_seconds() -> None:

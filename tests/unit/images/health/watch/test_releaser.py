@@ -2,16 +2,150 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from images.common.health.contract import Result
+from images.common.health.report import Report, encode, stamp
+from images.common.health.slurm import Slurm
+from images.common.kubernetes import WORKER_PODS, Kube
 from images.common.slurm_node import is_ours
 from images.common.slurm_records import NodeRecord
-from images.health.watch.machines import RELEASED_FOR
-from tests.unit.images.health.watch.release_cluster import SUSPECTED, Cluster
+from images.health.watch.decide import Limit
+from images.health.watch.machines import RELEASED_FOR, Machine, Machines, Place, machine_of, place_of
+from images.health.watch.release import Releaser, Rules
+from images.health.watch.watcher import Watcher
+from tests.fakes.kubernetes import FakeKubernetes
+from tests.fakes.kubernetes_http import Question
+from tests.fakes.slurmctld import FakeNode, FakeSlurmctld
+from tests.unit.images.health.watch.views import NOW, OK, Followed, failed, play, policy
+
+Object = dict[str, Any]
+
+NODES = "/api/v1/nodes"
+PODS = "/api/v1/namespaces/ns/pods"
+
+
+class WatchedMachines(FakeKubernetes):
+    """Machines m-0, m-1, …, each with a worker w-0, w-1, …"""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.nodes: dict[str, Object] = self.collections.setdefault(NODES, {})
+        self.pods: dict[str, Object] = self.collections.setdefault(PODS, {})
+        self.changes: list[str] = []
+        """What requests have changed."""
+        for number in range(count):
+            self.add_node(f"m-{number}")
+            self.add_pod(f"w-{number}", f"m-{number}")
+
+    def add_node(self, name: str) -> None:
+        self.remove(NODES, name)
+        self.put(NODES, name, spec={}, status={"conditions": [{"type": "Ready", "status": "True"}]})
+
+    def add_pod(self, name: str, node: str, started: float = NOW - 10_000) -> None:
+        """A new one, whatever was there by this name. `started`: when kubelet took it."""
+        self.remove(PODS, name)
+        status = {"startTime": stamp(started)}
+        self.put(PODS, name, metadata={"labels": {WORKER_PODS: "true"}}, spec={"nodeName": node}, status=status)
+
+    def cordon(self, name: str, *, cordoned: bool = True) -> None:
+        """As a person does it."""
+        spec = {key: value for key, value in self.nodes[name]["spec"].items() if key != "unschedulable"}
+        self._replace(name, spec={**spec, **({"unschedulable": True} if cordoned else {})})
+
+    def is_cordoned(self, name: str) -> bool:
+        return bool(self.nodes[name]["spec"].get("unschedulable"))
+
+    def annotations(self, name: str) -> dict[str, str]:
+        found: dict[str, str] = self.nodes[name]["metadata"].get("annotations", {})
+        return found
+
+    def condition(self, name: str, kind: str) -> str | None:
+        listed = self.nodes[name]["status"]["conditions"]
+        return next((item["status"] for item in listed if item["type"] == kind), None)
+
+    def machines(self) -> dict[str, Machine]:
+        return {name: machine_of(node) for name, node in self.nodes.items()}
+
+    def places(self) -> dict[str, Place]:
+        return {name: place_of(pod) for name, pod in self.pods.items()}
+
+    def answer(self, question: Question) -> tuple[int, Object]:
+        answered = super().answer(question)
+        if question.subresource == "status":
+            (condition,) = question.body["status"]["conditions"]
+            self.changes.append(f"{condition['type']}={condition['status']} {question.name}")
+        elif question.method == "PATCH":
+            self.changes.append(f"{'cordon' if self.is_cordoned(question.name) else 'uncordon'} {question.name}")
+        return answered
+
+    def _replace(self, name: str, **content: Any) -> None:
+        kept = {key: value for key, value in self.nodes[name].items() if key in {"spec", "status"}}
+        self.put(NODES, name, **kept | content)
+
+
+BROKEN = failed("GPU 3: Xid 79", "hardware")
+
+SUSPECTED = "HardwareIssuesSuspected"
+
+
+class Cluster:
+    """Machines m-0 to m-3 with a worker w-0 to w-3 each, their clock, a Slurm, and the whole watcher."""
+
+    def __init__(self, token: Path) -> None:
+        self.time = NOW
+        self.slurmctld = FakeSlurmctld(self.wall, {f"w-{number}": FakeNode(states={"IDLE"}) for number in range(4)})
+        self.nodes = self.slurmctld.nodes
+        self.kubernetes = WatchedMachines(len(self.nodes))
+        self.log: list[str] = []
+        port = self.kubernetes.port
+        self.kube = Kube(host="127.0.0.1", port=port, namespace="ns", tls=False, service_account=token)
+        self.results: dict[str, dict[str, Result]] = {name: {"gpu-xid": OK} for name in self.nodes}
+        self.start()
+
+    def wall(self) -> float:
+        """The clock."""
+        return self.time
+
+    def start(self, *, max_unavailable: int = 1, condition: str = "") -> None:
+        """Start a watcher, in the place of the last one."""
+        slurm, log = Slurm(runner=self.slurmctld.runner), self.log.append
+        machines = Machines(
+            pods=Followed(self.kubernetes.places),
+            nodes=Followed(self.kubernetes.machines),
+            drain_conditions=frozenset({SUSPECTED}),
+            probe=lambda *_: True,
+        )
+        rules = Rules(max_unavailable=Limit(number=max_unavailable), after=600, condition=condition)
+        releaser = Releaser(kube=self.kube, slurm=slurm, copies=machines, rules=rules, log=log, wall=self.wall)
+        by = policy(requeue_after=60, frees_broken=True)
+        self.watcher = Watcher(slurm=slurm, policy=by, log=log, machines=machines, releaser=releaser, wall=self.wall)
+
+    def released(self) -> list[str]:
+        return [name for name in self.kubernetes.nodes if RELEASED_FOR in self.kubernetes.annotations(name)]
+
+    def round(self, later: float = 2.0) -> None:
+        self.time += later
+        for name, results in self.results.items():
+            self.nodes[name].comment = encode(Report(at=int(self.time), results=results))
+        self.watcher.round()
+
+    def play(self, story: str) -> None:
+        """What happens to the first machine; see `play`."""
+        happens: dict[str, Callable[[], object]] = {
+            "break": lambda: self.results.update({"w-0": {"gpu-xid": BROKEN}}),
+            "heal": lambda: self.results.update({"w-0": {"gpu-xid": OK}}),
+            "cordon": lambda: self.kubernetes.cordon("m-0"),
+            "uncordon": lambda: self.kubernetes.cordon("m-0", cordoned=False),
+        }
+        play(story, lambda later: self.round(2.0 if later is None else later), happens)
+
+    def drained(self) -> list[str]:
+        return [name for name, node in self.nodes.items() if "DRAIN" in node.states]
 
 
 @pytest.fixture
@@ -50,7 +184,7 @@ def test_a_broken_machine_is_released_and_a_person_puts_it_back_to_use(cluster: 
 
 
 def test_a_new_machine_is_not_released_for_what_the_one_before_had(cluster: Cluster) -> None:
-    cluster.start(max_unavailable="2")
+    cluster.start(max_unavailable=2)
     cluster.play("break; round; 600 s")
     assert cluster.released() == ["m-0"]
     cluster.kubernetes.add_node("m-9")

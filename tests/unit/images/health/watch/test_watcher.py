@@ -11,9 +11,10 @@ from images.common.command import Result as CommandResult
 from images.common.health.contract import Result
 from images.common.health.report import Finding, Report, encode
 from images.common.health.slurm import Record, Slurm, SlurmError
+from images.health.node_tests.catalog import TESTS
 from images.health.watch.decide import Policy
 from images.health.watch.machines import Machines
-from images.health.watch.program import policy_from
+from images.health.watch.program import GONE
 from images.health.watch.watcher import REQUEUE_AGAIN_SECONDS, Watcher
 from tests.fakes.slurmctld import FakeNode, FakeSlurmctld
 from tests.unit.images.health.watch.views import NOW, OK, failed, play, policy
@@ -202,6 +203,6 @@ def test_the_deadline_of_jobs_on_a_node_that_is_drained_begins_when_its_machine_
 def test_a_drain_for_what_nobody_measures_any_more_is_lifted(cluster: Cluster, check: str) -> None:
     reason = f"health/{check} [hardware]: 7 events"
     cluster.nodes["w-1"] = FakeNode(states={"IDLE", "DRAIN"}, reason=reason, reason_at=int(NOW))
-    cluster.start(policy_from({}))
+    cluster.start(policy(report_only=GONE | TESTS.keys()))
     cluster.round()
     assert cluster.drained() == []

@@ -7,6 +7,7 @@ from typing import Any
 
 from images.common.health.contract import FaultClass, Result, Status
 from images.common.health.report import Finding
+from images.common.kubernetes import Follower
 from images.health.watch.decide import Decision, Limit, NodeView, Policy, decide
 
 NOW = 1_795_000_000.0
@@ -103,3 +104,12 @@ def play(story: str, rounds: Callable[[float | None], object], happens: Mapping[
                 rounds(None)
         else:
             happens[word]()
+
+
+class Followed(Follower[Any]):
+    """A follower whose copy the test sets, or gives as it is then."""
+
+    def __init__(self, given: dict[str, Any] | Callable[[], dict[str, Any]]) -> None:
+        self.synced = True
+        self.copy = given if isinstance(given, dict) else {}
+        self.values = given if callable(given) else lambda: dict(self.copy)  # type: ignore[method-assign]
