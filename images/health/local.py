@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from images.common.command import NO_PROGRAM, NOT_STARTED, Runner
-from images.common.health.contract import Check, Node, Result, Thresholds, fail, not_checked, ok
+from images.common.health.contract import Check, Node, Result, fail, not_checked, ok
 from images.common.slurm_node import NodeConf
 from images.health.proc import jobs_here
 
@@ -35,7 +35,6 @@ class Local:
     """This node, and the site's settings for its checks."""
 
     node: Node
-    thresholds: Thresholds
     off: frozenset[str] = frozenset()
     """Checks that the site does not want."""
     report_only: frozenset[str] = frozenset()
@@ -91,10 +90,10 @@ def _with_settings(node: Node, pool: str, settings: Mapping[str, Any]) -> Local:
         gpus=of_pool.get("gpus", node.gpus),  # written by hand: to try the checks on machines that have none
         infiniband=of_pool.get("infiniband", node.infiniband),
         local_disks=tuple(Path(path) for path in of_pool.get("local_disks", node.local_disks)),
+        limits=settings.get("thresholds", {}),
     )
     return Local(
         node=node,
-        thresholds=Thresholds(settings.get("thresholds", {})),
         off=frozenset(settings.get("disabled", ())),
         report_only=frozenset(settings.get("report_only", ())),
         programs={name: program_check(name, program) for name, program in settings.get("programs", {}).items()},
@@ -110,7 +109,7 @@ def program_check(name: str, program: Mapping[str, Any]) -> Check:
     """
     command, seconds, fault = program["command"], program["seconds"], program["fault"]
 
-    def run(node: Node, _runner: Runner, _thresholds: Thresholds) -> Result:
+    def run(node: Node, _runner: Runner) -> Result:
         from images.common.boundary import keep_only  # noqa: PLC0415  where a site has none nothing needs it
 
         def enter() -> None:

@@ -63,7 +63,7 @@ class Periodic:
             for name, check in self.checks.items()
             if name not in self.local.off and node.has(check.hardware) and not (check.between_jobs and node.other_jobs)
         ]
-        results = run_checks(checks, node, self.local.thresholds, seconds=ALL_SECONDS)
+        results = run_checks(checks, node, seconds=ALL_SECONDS)
         self._tell(results, int(began))
         with contextlib.suppress(OSError):  # a dashboard shows that the last figures are old
             state.write(self.local.node, state.METRICS, metrics(results, self.now()))

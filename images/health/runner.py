@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Final, NoReturn
 
 from images.common.command import Runner, run
-from images.common.health.contract import Check, Node, Result, Status, Thresholds, UnknownError, not_checked
+from images.common.health.contract import Check, Node, Result, Status, UnknownError, not_checked
 from images.health.proc import processes
 from images.health.state import recall, remember
 
@@ -29,9 +29,7 @@ STUCK: Final = "stuck"
 _DYING_SECONDS: Final = 0.5
 
 
-def run_checks(
-    checks: Sequence[Check], node: Node, thresholds: Thresholds, *, seconds: float = math.inf
-) -> dict[str, Result]:
+def run_checks(checks: Sequence[Check], node: Node, *, seconds: float = math.inf) -> dict[str, Result]:
     """Run checks for real. `seconds`: for all together. Raises nothing that a check does."""
     end, results = time.monotonic() + seconds, {}
     before = recall(node, STUCK)
@@ -43,7 +41,7 @@ def run_checks(
         elif left <= 0:
             results[check.name] = not_checked("no time was left for it")
         else:
-            results[check.name], survivor = _run(check, node, thresholds, min(left, check.seconds))
+            results[check.name], survivor = _run(check, node, min(left, check.seconds))
             if survivor:
                 stuck[check.name] = survivor
     if stuck != before:
@@ -51,13 +49,13 @@ def run_checks(
     return results
 
 
-def _run(check: Check, node: Node, thresholds: Thresholds, seconds: float) -> tuple[Result, int]:
+def _run(check: Check, node: Node, seconds: float) -> tuple[Result, int]:
     """One check in a child of its own; and its process group, if something of it lives on."""
     since = time.monotonic()
     ours, theirs = os.pipe()
     pid = os.fork()
     if pid == 0:
-        _be_child(theirs, check, node, thresholds)
+        _be_child(theirs, check, node)
     os.close(theirs)
     with contextlib.suppress(OSError):  # the child does it too: whoever comes first
         os.setpgid(pid, pid)
@@ -112,7 +110,7 @@ def _reap(pid: int, deadline: float) -> int:
         time.sleep(0.001)
 
 
-def _be_child(pipe: int, check: Check, node: Node, thresholds: Thresholds) -> NoReturn:
+def _be_child(pipe: int, check: Check, node: Node) -> NoReturn:
     """The forked child: it says one line, and has no other way to say anything."""
     try:
         os.setpgid(0, 0)
@@ -124,17 +122,17 @@ def _be_child(pipe: int, check: Check, node: Node, thresholds: Thresholds) -> No
         # A check that cannot be killed must hold nothing of those who go on without it.
         os.closerange(3, pipe)
         os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))
-        line = json.dumps(vars(attempt(check, node, thresholds, run))).encode() + b"\n"
+        line = json.dumps(vars(attempt(check, node, run))).encode() + b"\n"
         while line:
             line = line[os.write(pipe, line) :]
     finally:
         os._exit(0)
 
 
-def attempt(check: Check, node: Node, thresholds: Thresholds, tools: Runner) -> Result:
+def attempt(check: Check, node: Node, tools: Runner) -> Result:
     """The result of a check, whatever it does in this process."""
     try:
-        return check.run(node, tools, thresholds)
+        return check.run(node, tools)
     except UnknownError as error:
         return not_checked(str(error))
     except Exception as error:  # noqa: BLE001  (that is the point)

@@ -139,6 +139,13 @@ class Node:
     state: Path = STATE
     """A directory for what a check must remember until its next run, which a restart of the pod forgets."""
 
+    limits: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Limits that the site has set: `slurmstack:health.thresholds`, by check and name."""
+
+    def limit(self, check: str, name: str, default: float) -> float:
+        """The site's value, or the default of the check."""
+        return float(self.limits.get(check, {}).get(name, default))
+
     def has(self, hardware: Hardware) -> bool:
         """Whether it should have what a check looks at. Whether it has is for the check to say."""
         return {"any": True, "gpu": self.gpus > 0, "infiniband": self.infiniband}[hardware]
@@ -150,7 +157,7 @@ class Check:
 
     name: str
     """Short, in small letters with `-`: it is in drain reasons, metrics and options."""
-    run: Callable[[Node, Runner, Thresholds], Result]
+    run: Callable[[Node, Runner], Result]
     """The program. It must not change anything on the node, may raise anything (which is `not checked`), and starts
     other programs only through the runner, with a time limit."""
     hardware: Hardware = "any"
@@ -158,17 +165,6 @@ class Check:
     """Time limit. After it the check is ended, where the kernel lets it be, and counts as not checked."""
     between_jobs: bool = False
     """Whether it looks only while no job runs on the node. Meanwhile it says nothing, and what it has said holds."""
-
-
-class Thresholds:
-    """Limits that a site may set: `slurmstack:health.thresholds`, by check and name. A check names its defaults."""
-
-    def __init__(self, given: Mapping[str, Mapping[str, float]] | None = None) -> None:
-        self._given = given or {}
-
-    def get(self, check: str, name: str, default: float) -> float:
-        """The site's value, or the default of the check."""
-        return float(self._given.get(check, {}).get(name, default))
 
 
 NAME_PREFIX: Final = "slurmstack_health_"

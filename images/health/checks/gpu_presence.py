@@ -16,7 +16,6 @@ from images.common.health.contract import (
     Check,
     Node,
     Result,
-    Thresholds,
     UnknownError,
     fail,
     not_checked,
@@ -155,7 +154,7 @@ def _judge(gpu: Gpu) -> Result:
     return (fail if is_grave else warn)("hardware", f"GPU {gpu.index}: the driver asks for: {gpu.action[:40]}")
 
 
-def run(node: Node, runner: Runner, _thresholds: Thresholds) -> Result:
+def run(node: Node, runner: Runner) -> Result:
     """How many GPUs there are, against how many the stack file names; and each one's own state."""
     if node.gpus <= 0:
         return not_checked("the stack file names no GPUs for this node")
@@ -171,9 +170,4 @@ def run(node: Node, runner: Runner, _thresholds: Thresholds) -> Result:
 
 
 # Not before a job: with all fields nvidia-smi takes longer than a prolog should.
-CHECK: Final = Check(
-    name=NAME,
-    run=run,
-    hardware="gpu",
-    seconds=CHECK_SECONDS,
-)
+CHECK: Final = Check(name=NAME, run=run, hardware="gpu", seconds=CHECK_SECONDS)

@@ -21,7 +21,7 @@ from typing import Final
 
 from images.common.command import Runner
 from images.common.files import lines_in
-from images.common.health.contract import Check, Node, Result, Thresholds, UnknownError, fail, worst
+from images.common.health.contract import Check, Node, Result, UnknownError, fail, worst
 from images.health.checks.gpu_presence import addresses, kernel_address
 from images.health.state import recall, remember
 
@@ -33,40 +33,19 @@ SECONDS: Final = 4.0
 _LONG: Final = 65_536
 """Characters: half of the smallest buffer that kernels of distributions have (CONFIG_LOG_BUF_SHIFT=17)."""
 
-Faults = Mapping[str, Mapping[int, str]]
-"""PCI address (`0000:3b:00`) or name of an NVSwitch (`nvswitch0`) -> number -> meaning."""
+Faults = Mapping[str, Mapping[str, str]]
+"""PCI address (`0000:3b:00`) or name of an NVSwitch (`nvswitch0`) -> number -> what the driver asks for, if it does."""
 
-FAULTS: Final = {
-    46: "GPU stopped processing",
-    48: "uncorrectable memory error (ECC)",
-    54: "auxiliary power is not connected",
-    62: "micro-controller halt",
-    64: "retiring a memory row or page failed",
-    74: "NVLink error",
-    79: "GPU has fallen off the bus",
-    95: "uncontained memory error",
-    109: "context switch timeout",
-    110: "security fault",
-    119: "GSP firmware does not answer",
-    120: "GSP firmware error",
-    136: "NVLink training failed",
-    140: "uncorrectable memory error that could not be retired",
-    143: "GPU initialization error",
-    151: "key rotation error",
-    156: "resource retirement event",
-    158: "GPU fatal timeout",
-    167: "PCIe timeout",
-    169: "micro-controller halt (SEC2)",
-    171: "uncorrectable memory error (DRAM)",
-    172: "uncorrectable memory error (SRAM)",
-}
+FAULTS: Final = frozenset(
+    {46, 48, 54, 62, 64, 74, 79, 95, 109, 110, 119, 120, 136, 140, 143, 151, 156, 158, 167, 169, 171, 172}
+)
 """Those for which NVIDIA's catalogue (docs.nvidia.com/deploy/xid-errors, edition of October 2025, Xid 1 to 172) wants a
 reset, a restart or a look at the machine. For 167, 169, 171 and 172 it names nothing; their names are as grave."""
 
 NVLINK: Final = range(144, 151)
 """Errors of NVLink 5, which are such where the line says Fatal."""
 
-RECOVERY: Final = 154
+RECOVERY: Final = "154"
 """The driver's own summary: what is to be done before the GPU works again."""
 
 _STAMP: Final = r"(?:<\d+>)?\[\s*\d+\.\d{6}\]"
@@ -89,10 +68,10 @@ def faults_in(lines: Iterable[str], before: Faults | None = None) -> Faults:
         if "Xid (" not in line:
             continue
         if match := re.fullmatch(_SWITCH, line):
-            found.setdefault(match["bus"], {})[int(match["number"])] = "fatal error of an NVSwitch"
+            found.setdefault(match["bus"], {})[match["number"]] = ""
         elif match := re.fullmatch(_XID, line):
-            bus, number, text = kernel_address(match["bus"]), int(match["number"]), match["text"] or ""
-            of_gpu = found.setdefault(bus, {})
+            number, text = match["number"], match["text"] or ""
+            of_gpu = found.setdefault(kernel_address(match["bus"]), {})
             if number == RECOVERY and (said := re.search(_ACTION, text)):
                 action = said[1].strip()
                 if action.lower() == "none":
@@ -100,11 +79,9 @@ def faults_in(lines: Iterable[str], before: Faults | None = None) -> Faults:
                 elif action.lower() == _P2P:
                     of_gpu.pop(RECOVERY, None)
                 else:
-                    of_gpu[RECOVERY] = f"the driver asks for: {action[:40]}"
-            elif number in NVLINK and re.search(_FATAL, text):
-                of_gpu[number] = "fatal NVLink error"
-            elif number in FAULTS:
-                of_gpu[number] = FAULTS[number]
+                    of_gpu[RECOVERY] = f", the driver asks for: {action[:40]}"
+            elif int(number) in FAULTS or (int(number) in NVLINK and re.search(_FATAL, text)):
+                of_gpu[number] = ""
     return found
 
 
@@ -132,17 +109,14 @@ def _with_remembered(node: Node, lines: list[str]) -> Faults:
         boot = (node.root / "proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except (OSError, ValueError):
         boot = ""
-    before, earlier = recall(node, NAME), {}
-    if before.get("boot") == boot and (before["last"] in lines or sum(map(len, lines)) >= _LONG):
-        earlier = {
-            bus: {int(number): what for number, what in faults.items()} for bus, faults in before["faults"].items()
-        }
-    faults = faults_in(lines, earlier)
+    before = recall(node, NAME)
+    still = before.get("boot") == boot and (before["last"] in lines or sum(map(len, lines)) >= _LONG)
+    faults = faults_in(lines, before["faults"] if still else None)
     remember(node, NAME, {"boot": boot, "last": lines[-1] if lines else "", "faults": faults})
     return faults
 
 
-def run(node: Node, runner: Runner, _thresholds: Thresholds) -> Result:
+def run(node: Node, runner: Runner) -> Result:
     """Read the log and judge what the driver wrote."""
     answer, gpus = runner(["dmesg", "--raw"], timeout=SECONDS), addresses(node)
     if not answer.ok:
@@ -150,17 +124,12 @@ def run(node: Node, runner: Runner, _thresholds: Thresholds) -> Result:
     # The log is of all GPUs of the machine, those of other pods too; of a lost one nobody knows the address.
     knows_all = 0 < node.gpus <= len(gpus)
     found = []
-    lines = [line for line in lines_in(answer.stdout) if line.strip()]
-    for bus, faults in _with_remembered(node, lines).items():
+    for bus, faults in _with_remembered(node, [line for line in lines_in(answer.stdout) if line.strip()]).items():
         is_switch = bus.startswith("nvswitch")
         if is_switch or bus in gpus or not knows_all:
-            place, kind = f"GPU {gpus[bus]}" if bus in gpus else bus, "SXid" if is_switch else "Xid"
-            found += [fail("hardware", f"{place}: {kind} {number}, {what}") for number, what in faults.items()]
+            place = f"{bus}: SXid" if is_switch else f"GPU {gpus.get(bus, bus)}: Xid"
+            found += [fail("hardware", f"{place} {number}{what}") for number, what in faults.items()]
     return worst(found)
 
 
-CHECK: Final = Check(
-    name=NAME,
-    run=run,
-    hardware="gpu",
-)
+CHECK: Final = Check(name=NAME, run=run, hardware="gpu")

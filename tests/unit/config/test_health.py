@@ -35,9 +35,7 @@ def test_no_check_has_a_name_whose_drains_the_watcher_lifts() -> None:
 @pytest.mark.parametrize("check", sorted(CHECKS))
 def test_the_thresholds_are_those_that_the_check_reads(check: str) -> None:
     text = (ROOT / "images/health/checks" / f"{check.replace('-', '_')}.py").read_text(encoding="utf-8")
-    read = set(re.findall(r"\bthresholds\.get\(\s*NAME,\s*\"([a-z_]+)\"", text))
-    if "thresholds.get(NAME, key" in text:
-        read |= set(re.findall(r"\(\"([a-z_]+)\", [A-Z_]+\)", text))
+    read = set(re.findall(r"\bnode\.limit\(\s*NAME,\s*\"([a-z_]+)\"", text))
     assert CHECKS[check] == read
 
 

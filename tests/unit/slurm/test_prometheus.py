@@ -12,7 +12,7 @@ import pytest
 
 from config import load_config
 from config.cluster import ClusterConfig
-from images.common.health.contract import Thresholds, ok
+from images.common.health.contract import Node, ok
 from images.exporter.names import OURS, SLURMS
 from images.health.checks import disks, filesystem
 from images.health.periodic import metrics
@@ -124,7 +124,7 @@ def test_each_alert_has_its_section_and_each_section_its_alert() -> None:
 def test_each_figure_in_an_alert_is_one_that_a_program_of_ours_gives() -> None:
     """Of GPUs, DCGM's: nothing here reads them (docs/monitoring.md). The jail is at /jail in each worker."""
     outcomes = {
-        disks.NAME: disks.judge(Path("/jail"), os.statvfs(ROOT), Thresholds()),
+        disks.NAME: disks.judge(Path("/jail"), os.statvfs(ROOT), Node(name="w-0")),
         filesystem.NAME: ok(),
     }
     health = metrics(outcomes, 0)

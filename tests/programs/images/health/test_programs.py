@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from images.common.health.contract import Node, Thresholds
+from images.common.health.contract import Node
 from images.health.local import program_check
 from images.health.runner import run_checks
 from tests.unit.images.health.tables import Like, table, words
@@ -40,7 +40,7 @@ def found(jail: Path, script: str = "", **changes: Any) -> str:
     """What a check of this script says."""
     program = {"command": ["/bin/sh", "-c", script], "seconds": 20, "fault": "hardware", **changes}
     node = Node(name="w-0", jail=jail, state=jail.parent / "state")
-    return words(run_checks([program_check("nhc", program)], node, Thresholds())["nhc"])
+    return words(run_checks([program_check("nhc", program)], node)["nhc"])
 
 
 @table(

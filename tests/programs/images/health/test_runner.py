@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from images.common.command import Runner
-from images.common.health.contract import Check, Node, Result, Status, Thresholds, not_checked, ok
+from images.common.health.contract import Check, Node, Result, Status, not_checked, ok
 from images.health import runner, state
 from images.health.proc import processes
 from images.health.runner import run_checks
 
-Program = Callable[[Node, Runner, Thresholds], Result]
+Program = Callable[[Node, Runner], Result]
 
 
 def check(name: str, program: Program, *, seconds: float = 20.0) -> Check:
@@ -26,22 +26,22 @@ def check(name: str, program: Program, *, seconds: float = 20.0) -> Check:
 
 
 def says(result: Result) -> Program:
-    return lambda _node, _runner, _thresholds: result
+    return lambda _node, _runner: result
 
 
 def raises(error: BaseException) -> Program:
-    def program(_node: Node, _runner: Runner, _thresholds: Thresholds) -> Result:
+    def program(_node: Node, _runner: Runner) -> Result:
         raise error
 
     return program
 
 
-def hangs(_node: Node, _runner: Runner, _thresholds: Thresholds) -> Result:
+def hangs(_node: Node, _runner: Runner) -> Result:
     time.sleep(600)
     return ok()
 
 
-def dies(_node: Node, _runner: Runner, _thresholds: Thresholds) -> Result:
+def dies(_node: Node, _runner: Runner) -> Result:
     os.kill(os.getpid(), signal.SIGKILL)
     return ok()
 
@@ -52,7 +52,7 @@ def node(tmp_path: Path) -> Node:
 
 
 def results(checks: list[Check], node: Node, *, seconds: float = math.inf) -> dict[str, Result]:
-    return run_checks(checks, node, Thresholds(), seconds=seconds)
+    return run_checks(checks, node, seconds=seconds)
 
 
 def test_a_check_that_raises_crashes_or_hangs_is_not_checked_and_the_others_are(node: Node) -> None:
@@ -80,11 +80,11 @@ def test_the_time_of_all_together_is_kept_and_what_did_not_run_is_not_checked(no
 
 
 def test_nothing_that_a_check_started_outlives_it(node: Node) -> None:
-    def daemon(_node: Node, _runner: Runner, _thresholds: Thresholds) -> Result:
+    def daemon(_node: Node, _runner: Runner) -> Result:
         subprocess.Popen(["sleep", "600"])
         return ok(group=os.getpgrp())
 
-    def hanging_tool(_node: Node, _runner: Runner, _thresholds: Thresholds) -> Result:
+    def hanging_tool(_node: Node, _runner: Runner) -> Result:
         subprocess.run(["sleep", "601"], check=False)
         return ok()
 
@@ -114,7 +114,7 @@ def undying(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 def test_a_check_that_cannot_be_killed_is_not_started_again_while_it_lives(
     node: Node, undying: list[int], tmp_path: Path
 ) -> None:
-    def counts(_node: Node, _runner: Runner, _thresholds: Thresholds) -> Result:
+    def counts(_node: Node, _runner: Runner) -> Result:
         with (tmp_path / "starts").open("a") as file:
             file.write("x")
         time.sleep(600)
@@ -134,7 +134,7 @@ def test_a_check_that_cannot_be_killed_is_not_started_again_while_it_lives(
     assert (tmp_path / "starts").read_text() == "xx"
 
 
-def leaves_its_group(_node: Node, _runner: Runner, _thresholds: Thresholds) -> Result:
+def leaves_its_group(_node: Node, _runner: Runner) -> Result:
     """Starts a process that no kill of the run reaches, with all that a fork inherits."""
     left = os.fork()
     if left == 0:

@@ -19,7 +19,7 @@ from tests.stacks import ROOT, dev, with_change
 from tests.unit.cli.command_line import stack_file
 
 FULL = Found(status=Status.FAIL, fault="node", message="/jail: 97 % of the space used, 95 % allowed")
-XID = Found(status=Status.FAIL, fault="hardware", message="GPU 3: Xid 79: GPU has fallen off the bus")
+XID = Found(status=Status.FAIL, fault="hardware", message="GPU 3: Xid 79")
 LATE = Found(status=Status.WARN, fault="node", message="the jail took 0.7 s")
 HUNG = Found(status=Status.NOT_CHECKED, message="nvidia-smi did not end in 8 s")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from images.common.health.contract import Check, Node, Result, Thresholds
+from images.common.health.contract import Check, Node, Result
 from images.common.steps import SLURMSTEPD
 from images.health.runner import attempt
 from tests.fakes.commands import FakeRunner
@@ -67,8 +67,8 @@ def run(proc: Path, pid: int, program: str) -> None:
 def run_at_once(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     """Let this module of images/health run its checks so."""
 
-    def run_checks(checks: Sequence[Check], node: Node, thresholds: Thresholds, **_: Any) -> dict[str, Result]:
+    def run_checks(checks: Sequence[Check], node: Node, **_: Any) -> dict[str, Result]:
         tools: Any = FakeRunner()
-        return {check.name: attempt(check, node, thresholds, tools) for check in checks}
+        return {check.name: attempt(check, node, tools) for check in checks}
 
     monkeypatch.setattr(f"images.health.{module}.run_checks", run_checks)

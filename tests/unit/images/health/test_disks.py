@@ -6,11 +6,12 @@ import errno
 import itertools
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from images.common.health.contract import Node, Result, Thresholds, ok
+from images.common.health.contract import Node, Result, ok
 from images.health.checks import disks, filesystem
 from tests.fakes.commands import FakeRunner
 from tests.unit.images.health.places import make_node, write
@@ -47,7 +48,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, os.statvfs_result | OS
 
 
 def check(node: Node, **limits: float) -> Result:
-    return disks.CHECK.run(node, FakeRunner(), Thresholds({"disks": limits}))
+    return disks.run(replace(node, limits={"disks": limits}), FakeRunner())
 
 
 @table(
@@ -126,7 +127,7 @@ def try_jail(
 ) -> Result:
     """Run it; `took`: seconds of write, sync and remove. After them the clock shows `at`."""
     reads[:] = [0.0, *itertools.accumulate(took), at]
-    return filesystem.run(node, FakeRunner(), Thresholds({"filesystem": limits}))
+    return filesystem.run(replace(node, limits={"filesystem": limits}), FakeRunner())
 
 
 def test_each_operation_is_timed_and_counts(tmp_path: Path, reads: list[float]) -> None:

@@ -9,10 +9,10 @@ from images.common.command import Result
 from images.common.health.contract import Node
 from images.common.health.contract import Result as Found
 from images.health.checks import gpu_presence
-from images.health.checks.gpu_xid import CHECK, FAULTS, faults_in
+from images.health.checks.gpu_xid import CHECK, faults_in
 from images.health.runner import attempt
 from tests.unit.images.health.tables import Like, outcomes, table, words
-from tests.unit.images.health.worker import DEFAULTS, HANGS, gpu_node, machine, text
+from tests.unit.images.health.worker import HANGS, gpu_node, machine, text
 
 
 def log(name: str) -> str:
@@ -22,8 +22,8 @@ def log(name: str) -> str:
 def look(where: Node, dmesg: str | Result) -> Found:
     """What the check finds once the GPUs' addresses are known."""
     runner = machine(dmesg=Result(code=0, stdout=dmesg) if isinstance(dmesg, str) else dmesg)
-    attempt(gpu_presence.CHECK, where, DEFAULTS, runner)
-    return attempt(CHECK, where, DEFAULTS, runner)
+    attempt(gpu_presence.CHECK, where, runner)
+    return attempt(CHECK, where, runner)
 
 
 def line(number: int, words: str, bus: str = "0000:18:00") -> str:
@@ -36,7 +36,7 @@ def recovery(action: str) -> str:
 
 
 QUIET, FALLEN_OFF, RESET = log("quiet"), log("fallen-off"), log("ecc-then-reset").splitlines(keepends=True)
-OFF_THE_BUS = "GPU 3: Xid 79, GPU has fallen off the bus"
+OFF_THE_BUS = "GPU 3: Xid 79"
 ASKS = "GPU 0: Xid 154, the driver asks for:"
 NOT_PERMITTED = "dmesg: read kernel buffer failed: Operation not permitted"
 
@@ -49,12 +49,12 @@ NOT_PERMITTED = "dmesg: read kernel buffer failed: Operation not permitted"
         ("ok", "".join(line(number, "pid=1, name=x, words") for number in (13, 31, 43, 63, 999))),
         (f"fail [hardware]: {ASKS} GPU Reset Required", recovery("0x1 (GPU Reset Required)")),
         ("ok", recovery("0x3 (Drain P2P)")),
-        ("fail ...GPU 4: Xid 48, uncorrectable memory error (ECC)...", "".join(RESET[:-1])),
+        ("fail ...GPU 4: Xid 48...", "".join(RESET[:-1])),
         ("ok", "".join(RESET)),
-        ("fail [hardware]: GPU 4: Xid 95, ...", "".join(RESET) + line(95, "x", bus="0000:9a:00")),
+        ("fail [hardware]: GPU 4: Xid 95", "".join(RESET) + line(95, "x", bus="0000:9a:00")),
         (f"fail ...{OFF_THE_BUS}...", FALLEN_OFF + RESET[-1]),  # another GPU's recovery
         ("ok", QUIET + line(79, "x", bus="0009:01:00")),  # another pod's, on the same machine
-        ("fail [hardware]: nvswitch0: SXid 20034, fatal error of an NVSwitch", log("nvswitch")),
+        ("fail [hardware]: nvswitch0: SXid 20034", log("nvswitch")),
         ("not checked: ...no answer...", HANGS),
         (f"not checked: {NOT_PERMITTED}", Result(code=1, stderr=f"{NOT_PERMITTED}\n")),
     ],
@@ -102,11 +102,11 @@ def test_a_new_start_of_the_machine_settles_a_fault(tmp_path: Path) -> None:
 def test_lines_of_all_forms_are_understood() -> None:
     mild, fatal = log("nvlink5").splitlines()[-2:]
     for form, found in [
-        ("NVRM: Xid (PCI:0000:25:00 GPU-I:05): 95, pid=1, name=x", {"0000:25:00": {95: FAULTS[95]}}),
-        ("[  12.5] NVRM: Xid (0000:03:00): 79, GPU has fallen off the bus.", {"0000:03:00": {79: FAULTS[79]}}),
-        ("<4>[   12.500000] NVRM: Xid (PCI:00000000:3B:00.0): 46", {"0000:3b:00": {46: FAULTS[46]}}),
+        ("NVRM: Xid (PCI:0000:25:00 GPU-I:05): 95, pid=1, name=x", {"0000:25:00": {"95": ""}}),
+        ("[  12.5] NVRM: Xid (0000:03:00): 79, GPU has fallen off the bus.", {"0000:03:00": {"79": ""}}),
+        ("<4>[   12.500000] NVRM: Xid (PCI:00000000:3B:00.0): 46", {"0000:3b:00": {"46": ""}}),
         (mild, {"0018:01:00": {}}),
-        (fatal, {"0009:01:00": {149: "fatal NVLink error"}}),
+        (fatal, {"0009:01:00": {"149": ""}}),
     ]:
         assert faults_in([form]) == found
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from images.common.health.contract import Node, Result, Thresholds
+from images.common.health.contract import Node, Result
 from images.health.checks import infiniband
 from tests.fakes.commands import FakeRunner
 from tests.unit.images.health.tables import Like, outcomes, words
@@ -58,7 +59,7 @@ class Machine:
     def look(self, **limits: float) -> Result:
         """What the check finds. It starts no program, so none can hang."""
         runner = FakeRunner()
-        result = infiniband.run(self.node, runner, Thresholds({"infiniband": limits}))
+        result = infiniband.run(replace(self.node, limits={"infiniband": limits}), runner)
         assert runner.commands == []
         return result
 

@@ -57,7 +57,7 @@ def test_the_sites_settings_count_for_its_pools(tmp_path: Path) -> None:
     assert local.node.infiniband
     assert local.node.gpus == 8
     assert local.node.local_disks == (Path("/"), Path("/mnt/scratch"))
-    assert local.thresholds.get("disks", "used", 0.9) == 0.5
+    assert local.node.limit("disks", "used", 0.9) == 0.5
     assert local.off == {"dns"}
     assert not find_local({"POOL": "other"}, path).node.infiniband
     assert find_local({"POOL": "cpu"}, path).node.gpus == 1

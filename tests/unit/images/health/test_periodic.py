@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from images.common.command import Result as Command
-from images.common.health.contract import Check, Node, Result, Status, Thresholds, fail, ok
+from images.common.health.contract import Check, Node, Result, Status, fail, ok
 from images.common.health.report import Finding, Report, decode
 from images.health import state
 from images.health.local import Local
@@ -51,7 +51,7 @@ class FakeNode:
     def __init__(self, directory: Path) -> None:
         (directory / "proc").mkdir()
         self.node = Node(name="w-0", root=directory, state=directory / "state")
-        self.local = Local(node=self.node, thresholds=Thresholds())
+        self.local = Local(node=self.node)
         self.checks: dict[str, Check] = {}
         self.results: dict[str, Result] = {}
         self.comment = ""
@@ -164,7 +164,7 @@ def test_without_slurmctld_the_report_is_written_as_soon_as_it_is_back_and_that_
 def test_a_check_that_is_off_does_not_run_and_figures_are_in_the_metrics_file(
     fake: FakeNode,
 ) -> None:
-    fake.local = Local(node=fake.node, thresholds=Thresholds(), off=frozenset({"dns"}))
+    fake.local = Local(node=fake.node, off=frozenset({"dns"}))
     fake.add("dns", FULL)
     fake.add("dcgm", FULL, hardware="gpu")
     fake.add("disks", Result(status=Status.OK, values={'disk_used_ratio{path="/"}': 0.25}))

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from images.common.command import NO_PROGRAM, TIMED_OUT, Result
-from images.common.health.contract import Check, Node, Thresholds
+from images.common.health.contract import Check, Node
 from images.health.runner import attempt
 from tests.fakes.commands import Answer, FakeRunner
 from tests.unit.images.health.tables import words
 
 DATA = Path(__file__).parent / "data"
-DEFAULTS = Thresholds()
 HANGS = Result(code=TIMED_OUT, stderr="no answer within 8 s")
 ABSENT = Result(code=NO_PROGRAM, stderr="no such program")
 GARBAGE = Result(code=0, stdout="Segmentation fault (core dumped)\n")
@@ -72,8 +71,8 @@ def gpu_node(path: Path, gpus: int = 8) -> Node:
     return Node(name="gpu-0", gpus=gpus, root=path, state=path / "state")
 
 
-def said(path: Path, check: Check, runner: FakeRunner, **thresholds: float) -> str:
+def said(path: Path, check: Check, runner: FakeRunner) -> str:
     """What a check says in words, on a node that should have as many GPUs as its nvidia-smi knows (8 if none)."""
     query = runner.answers[QUERY]
     where = gpu_node(path, len(query.rows) if isinstance(query, Smi) else 8)
-    return words(attempt(check, where, Thresholds({check.name: thresholds}), runner))
+    return words(attempt(check, where, runner))
