@@ -81,7 +81,8 @@ class TestSlurm(Slurm):
             "reservation": reservation,
         }
         given = [f"--{name}={value}" for name, value in options.items() if value]
-        spec = json.dumps({"argv": argv, "keep": test.keep, "directory": self.settings.directory})
+        looked_for = {"figures": {name: one.pattern for name, one in test.figures.items()}, "faults": test.faults}
+        spec = json.dumps({"argv": argv, "directory": self.settings.directory, **looked_for})
         command = ["sbatch", "--parsable", "--exclusive", "--no-requeue", *given, str(SCRIPT), spec]
         # Jobs get the environment of sbatch: the pod's own is none of theirs.
         environment = {name: os.environ[name] for name in ("PATH", "SLURM_CONF") if name in os.environ}

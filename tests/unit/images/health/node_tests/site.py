@@ -16,8 +16,8 @@ from images.health.watch.decide import Limit, Policy
 from images.health.watch.watcher import Watcher
 from tests.fakes.node_tests_cluster import FakeCluster, Job
 
-WELL = {"cpu-speed": "events per second: 5000", "memory-bandwidth": "transferred (9983.30 MiB/sec)"}
-SLOW = {"cpu-speed": "events per second: 90.5", "memory-bandwidth": "transferred (990.00 MiB/sec)"}
+WELL = {"events": ["5000"], "write": ["9983.30"]}
+SLOW = {"events": ["90.5"], "write": ["990.00"]}
 EXPECTED = {"pool": {"cpu-speed": {"events": 1000}, "memory-bandwidth": {"write": 5}}}
 
 
@@ -33,7 +33,7 @@ class Site:
         self.start()
 
     def _measure(self, job: Job) -> str:
-        return json.dumps({"code": 0, "text": (SLOW if self.slow(job) else WELL)[job.test], "platform": ""})
+        return json.dumps({"code": 0, "figures": SLOW if self.slow(job) else WELL, "faults": [], "platform": ""})
 
     def start(self) -> None:
         """Start both programs, again."""

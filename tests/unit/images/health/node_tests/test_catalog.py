@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from images.common.health.contract import Result, Status
 from images.health.checks import find_checks
-from images.health.node_tests import on_node
-from images.health.node_tests.catalog import TESTS, Expected, figures_in, judge, load
-from images.health.node_tests.on_node import kept, told
+from images.health.node_tests.catalog import TESTS, Expected, judge, load
+from images.health.node_tests.on_node import told
 from images.health.watch.decide import KUBERNETES
 from tests.unit.images.health.tables import Like, outcomes, words
 
@@ -26,7 +26,13 @@ def result(name: str, text: str, *, code: int = 0, least: dict[str, float] | Non
     """What comes of an output, the whole way: shortened on the node, sent as a comment, read and judged."""
     test = TESTS[name]
     expected: Expected = {"8x G": {name: least}} if least else {}
-    return judge(test, told(code, text, test.keep, "8x G"), "COMPLETED", expected, [])
+    return judge(test, told(code, text, looked_for(name), "8x G"), "COMPLETED", expected, [])
+
+
+def looked_for(name: str) -> dict[str, Any]:
+    """What the job is told of a test."""
+    test = TESTS[name]
+    return {"figures": {name: one.pattern for name, one in test.figures.items()}, "faults": test.faults}
 
 
 OUTPUTS = {
@@ -52,11 +58,13 @@ def test_a_figure_is_judged_by_what_is_expected_and_one_that_is_not_sure_is_no_v
 
 def test_figures_are_those_of_the_tools_in_the_unit_that_is_declared() -> None:
     for name, text, figures in [
-        ("memory-bandwidth", "transferred (1000.00 MiB/sec)", {"write": 1.048576}),
+        ("memory-bandwidth", "1000.00 MiB transferred (1000.00 MiB/sec)", {"write": 1.048576}),
         ("nccl-node", output("nccl.txt"), {"busbw": 474.845}),
         ("filesystem-throughput", output("fio.txt"), {"write": 819200 * 1024 / 1e6, "read": 481882 * 1024 / 1e6}),
     ]:
-        assert figures_in(TESTS[name], kept(text, TESTS[name].keep))[0] == pytest.approx(figures)
+        told_of = result(name, text, least={figure: least * 1.001 for figure, least in figures.items()})
+        assert told_of.status == "fail"
+        assert result(name, text, least={figure: least * 0.999 for figure, least in figures.items()}).status == "ok"
 
 
 def test_garbage_is_not_checked_and_an_absent_tool_is_named() -> None:
@@ -90,7 +98,7 @@ H100 = "8x NVIDIA H100 80GB HBM3"
 
 def test_a_node_is_judged_by_what_is_published_and_what_the_site_says_counts_before_that() -> None:
     def judged(busbw: float, own: Expected, *pools: str) -> Status:
-        comment = {"code": 0, "text": f"Out of bounds values : 0 OK\nAvg bus bandwidth : {busbw}", "platform": H100}
+        comment = {"code": 0, "figures": {"busbw": [str(busbw)]}, "faults": [], "platform": H100}
         return judge(TESTS["nccl-node"], json.dumps(comment), "COMPLETED", load(own), pools).status
 
     own: Expected = {H100: {"nccl-node": {"busbw": 470}}, "big": {"nccl-node": {"busbw": 100.5}}}
@@ -107,8 +115,7 @@ def test_no_test_has_the_name_of_a_check() -> None:
 
 @pytest.mark.parametrize("character", ["\U0001f600", '"'])
 def test_a_comment_is_never_longer_than_slurm_allows(character: str) -> None:
-    for text in (character * 5000, "\n".join([character * 90] * 50)):
-        for pattern in (".*", "nothing"):
-            comment = on_node.told(0, text, pattern, character * 300)
-            assert len(comment) <= on_node.LONGEST
-            assert json.loads(comment).get("cut") or pattern == "nothing"
+    text = "\n".join([character * 90] * 50)
+    for pattern in (".*", "nothing"):
+        wanted = {"figures": {"read": pattern, "write": pattern}, "faults": ".*"}
+        assert len(told(0, text, wanted, character * 300)) <= 1023

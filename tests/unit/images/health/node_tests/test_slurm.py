@@ -48,7 +48,7 @@ def test_a_test_is_a_short_job_of_the_lowest_priority_that_has_its_node_alone() 
     assert argv[-2].endswith("/node_tests/on_node.py")
     spec = json.loads(argv[-1])
     assert spec["argv"][:3] == ["sysbench", "cpu", "--threads={cpus}"]
-    assert (spec["keep"], spec["directory"]) == (TESTS["cpu-speed"].keep, "/var/tmp")
+    assert (spec["figures"].keys(), spec["faults"], spec["directory"]) == ({"events"}, "", "/var/tmp")
 
 
 def test_a_test_of_gpus_has_all_of_the_node_and_the_tests_account() -> None:
