@@ -40,7 +40,7 @@ def check_settings(health: Health, infiniband: Iterable[str]) -> str:
 
 
 def watch_settings(health: Health) -> str:
-    """What the watcher is told (images/health/watch/program.py)."""
+    """What the watcher is told (images/health/watch/watcher.py)."""
     # A drain for a check that nobody makes any more would else stay for ever.
     draining_nothing = {*health.report_only, *health.disabled, *(() if health.machines.follow else (KUBERNETES,))}
     settings = {
@@ -53,7 +53,7 @@ def watch_settings(health: Health) -> str:
 
 
 def node_test_settings(config: ClusterConfig, infiniband: Iterable[str]) -> str:
-    """The file that the tests of nodes read (images/health/node_tests/plan.py)."""
+    """The file that the tests of nodes read (images/health/node_tests/slurm.py)."""
     tests = config.health.tests
     settings = {
         "tests": list(tests.run),

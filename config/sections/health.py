@@ -20,7 +20,7 @@ TESTS: Final[Mapping[str, tuple[str, ...]]] = {
 """Test -> the figures that it measures (images/health/node_tests)."""
 
 LIFTED: Final = frozenset({"dcgm-r1", "dcgm-r2", "dcgm-r3", "nccl-pair", "new-machine"})
-"""For what earlier versions drained. The watcher lifts that (images/health/watch/program.py)."""
+"""For what earlier versions drained. The watcher lifts that (images/health/watch/watcher.py)."""
 
 
 def _test(name: str) -> str:

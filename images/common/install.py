@@ -49,7 +49,7 @@ PROGRAMS = {
         "health-periodic": "images.health.periodic",
         "health-gpus": "images.health.gpu_job",
     },
-    "health/watch": {"health-watch": "images.health.watch.program"},
+    "health/watch": {"health-watch": "images.health.watch.watcher"},
     "health/node_tests": {"health-tests": "images.health.node_tests.program"},
     "jail": {
         "populate": "images.jail.populate",

@@ -18,8 +18,7 @@ from typing import Any, Final
 from images.common.command import Result
 from images.common.health.slurm import LIST_TIMEOUT_SECONDS, Record, Slurm, SlurmError
 from images.common.slurm_records import NotUnderstoodError, entries_in, number_of, text_of, words_of
-from images.health.node_tests.catalog import NodeTest
-from images.health.node_tests.plan import Settings, TestJob
+from images.health.node_tests.catalog import TESTS, Expected, NodeTest, load
 
 SCRIPT: Final = Path(__file__).with_name("on_node.py")
 LOWEST: Final = 2_147_483_645
@@ -35,6 +34,53 @@ _STOPPED: Final = frozenset({"CANCELLED", "PREEMPTED", "REVOKED"})
 """Ended from outside: as if it had not been."""
 _IN_THE_WAY: Final = ("None", "Resources", "Priority")
 """Why a job waits that might start if a node were free, or of which nobody knows yet."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a site says. It was checked when it was written (config/sections/health.py)."""
+
+    tests: Sequence[NodeTest]
+    expected: Expected
+    infiniband: frozenset[str]
+    """Pools with InfiniBand between their nodes."""
+    directory: str
+    """On the file system that is measured."""
+    account: str
+    """On whose account tests run; empty without accounting."""
+
+    @staticmethod
+    def parse(given: Mapping[str, Any]) -> Settings:
+        """Of a JSON file's keys, each of which may be left out."""
+        return Settings(
+            tests=[TESTS[name] for name in given.get("tests", [])],
+            expected=load(given.get("expected", {})),
+            infiniband=frozenset(given.get("infiniband", [])),
+            directory=given.get("directory", "/var/tmp"),
+            account=given.get("account", ""),
+        )
+
+    def fit(self, node: Record) -> list[NodeTest]:
+        """The tests for which a node has what they need."""
+        has_infiniband = bool(self.infiniband & node.features)
+        return [test for test in self.tests if node.gpus >= test.gpus and (has_infiniband or not test.infiniband)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestJob:
+    """A test that waits, runs or has ended."""
+
+    __test__ = False  # for pytest
+
+    number: int
+    test: str
+    node: str
+    submitted_at: float = 0.0
+    waits: bool = False
+    ended: str = ""
+    """In which state; empty: it has not."""
+    ended_at: int = 0
+    comment: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,12 @@
-"""One look at all nodes, and what follows from it.
+"""health-watch: drains nodes whose checks fail, and resumes them, within a limit over the whole cluster.
+
+A pod of its own, of which there must be one at a time. SETTINGS has its settings as JSON (`watch_settings` in
+slurm/health.py; config/sections/health.py says what each means). The rights that the ServiceAccount needs, in the
+cluster's namespace (a Role) and for Nodes (a ClusterRole):
+
+machines.follow              namespace: `list`, `watch` of pods; Nodes: `list`, `watch`
+machines.release             Nodes: `get`, `patch` of nodes
+machines.release_condition   Nodes: `patch` of nodes/status
 
 The watcher remembers nothing that matters but which drains it has lifted of late, and since when checks fail: all else
 is in Slurm (reports in the nodes' comments, reasons of drains) and in Kubernetes, so it may be restarted at any point.
@@ -7,18 +15,31 @@ Before each change it reads the node's record again, and does nothing if somebod
 
 from __future__ import annotations
 
+import json
+import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from images.common.command import TIMED_OUT, Result
 from images.common.health.contract import FaultClass, Status
 from images.common.health.report import Finding, decode
-from images.common.health.slurm import Record, Slurm, SlurmError
-from images.health.watch.decide import KUBERNETES, Action, Flapping, Kind, NodeView, Policy, decide
-from images.health.watch.machines import Machines
-from images.health.watch.release import Releaser
+from images.common.health.slurm import Record, Slurm, SlurmError, keep_looking
+from images.common.kubernetes import Kube, own_namespace
+from images.common.log import Log
+from images.common.process import end_on_sigterm
+from images.common.wait import Clock
+from images.health.node_tests.catalog import TESTS
+from images.health.watch.decide import KUBERNETES, Action, Flapping, Kind, Limit, NodeView, Policy, decide
+from images.health.watch.machines import Machines, follow_machines
+from images.health.watch.release import Releaser, Rules
+
+POLL_SECONDS: Final = 2.0
+LONGEST_POLL_SECONDS: Final = 10.0
+
+GONE: Final = frozenset({"dcgm-r1", "dcgm-r2", "dcgm-r3", "nccl-pair", "new-machine"})
+"""For what earlier versions drained. Such a drain would stay for ever, as nothing says that it is well."""
 
 REQUEUE_AGAIN_SECONDS: Final = 30.0
 """Jobs need a moment to end, and some cannot be requeued."""
@@ -126,3 +147,38 @@ class Watcher:
             if jobs and not refused:
                 self.log(f"requeue {name}: {reason}")
         return f"cannot requeue {name}: {refused}" if refused else ""
+
+
+def build(settings: Mapping[str, Any], env: Mapping[str, str], log: Callable[[str], None]) -> Watcher:
+    """The watcher as the site wants it."""
+    wanted, slurm, report_only = settings["machines"], Slurm(), frozenset(settings["report_only"])
+    releases = wanted["release"] != "none"
+    policy = Policy(
+        max_drained=Limit.parse(settings["max_drained"]),
+        # Without tests of nodes what they have drained is lifted.
+        report_only=report_only | GONE | (frozenset() if settings["tests"] else TESTS.keys()),
+        requeue_after=wanted["requeue_after"],
+        frees_broken=releases,
+    )
+    kube = Kube.in_cluster(own_namespace(env), env) if wanted["follow"] else None
+    if kube is None:
+        log("nodes are watched by Slurm's records alone")
+        return Watcher(slurm=slurm, policy=policy, log=log)
+    machines = follow_machines(kube, frozenset(wanted["drain_conditions"]), log)
+    rules = Rules(
+        max_unavailable=Limit.parse(wanted["max_unavailable"]),
+        after=wanted["release_after"],
+        condition=wanted["release_condition"] or "",
+        report_only=report_only,
+    )
+    releaser = Releaser(kube=kube, slurm=slurm, copies=machines, rules=rules, log=log) if releases else None
+    return Watcher(slurm=slurm, policy=policy, log=log, machines=machines, releaser=releaser)
+
+
+def main() -> int:
+    """Entry point."""
+    end_on_sigterm()
+    log = Log("health-watch")
+    watcher = build(json.loads(os.environ["SETTINGS"]), os.environ, log)
+    keep_looking(watcher.round, POLL_SECONDS, LONGEST_POLL_SECONDS, log, Clock())
+    return 0

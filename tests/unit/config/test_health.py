@@ -12,8 +12,8 @@ from config import load_config
 from config.sections.health import CHECKS, LIFTED, TESTS
 from images.health.checks import find_checks
 from images.health.node_tests.catalog import TESTS as CATALOG
-from images.health.node_tests.plan import Settings
-from images.health.watch.program import GONE
+from images.health.node_tests.slurm import Settings
+from images.health.watch.watcher import GONE
 from slurm.conf import effective_settings
 from slurm.health import node_test_settings
 from tests import stacks

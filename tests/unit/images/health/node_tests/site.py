@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping
 from images.common.health.report import measured_in
 from images.common.health.slurm import Slurm, SlurmError
 from images.common.wait import Clock
-from images.health.node_tests.plan import Settings
 from images.health.node_tests.program import ByHand, NodeTester
-from images.health.node_tests.slurm import TestSlurm
+from images.health.node_tests.slurm import Settings, TestSlurm
 from images.health.watch.decide import Limit, Policy
 from images.health.watch.watcher import Watcher
 from tests.fakes.node_tests_cluster import FakeCluster, Job

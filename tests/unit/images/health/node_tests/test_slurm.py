@@ -14,8 +14,7 @@ from images.common.command import TIMED_OUT
 from images.common.command import Result as Done
 from images.common.health.slurm import Record, SlurmError
 from images.health.node_tests.catalog import TESTS
-from images.health.node_tests.plan import Settings
-from images.health.node_tests.slurm import TestSlurm
+from images.health.node_tests.slurm import Settings, TestSlurm
 from tests.fakes.commands import FakeRunner
 
 

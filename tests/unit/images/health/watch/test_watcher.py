@@ -14,8 +14,7 @@ from images.common.health.slurm import Record, Slurm, SlurmError
 from images.health.node_tests.catalog import TESTS
 from images.health.watch.decide import Policy
 from images.health.watch.machines import Machines
-from images.health.watch.program import GONE
-from images.health.watch.watcher import REQUEUE_AGAIN_SECONDS, Watcher
+from images.health.watch.watcher import GONE, REQUEUE_AGAIN_SECONDS, Watcher
 from tests.fakes.slurmctld import FakeNode, FakeSlurmctld
 from tests.unit.images.health.watch.views import NOW, OK, failed, play, policy
 
