@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from cli.health.nodes import node_of
 from images.common.health.contract import Result as Found
 from images.common.health.contract import Status
-from images.common.health.slurm import parse_nodes
-from tests.fakes.health_cluster import NOW, FakeCluster, Unreachable, answer, failure_of, health, node
+from tests.fakes.health_cluster import FakeCluster, Unreachable, answer, failure_of, health, node
 from tests.stacks import ROOT, dev, with_change
 from tests.unit.cli.command_line import stack_file
 
@@ -73,7 +71,6 @@ ASLEEP = "0 well, 0 failing, 0 unknown, 1 asleep"
 ROWS: dict[str, tuple[Any, dict[str, str]]] = {
     "a failure": (node("w-0", results={"disks": FULL}), {"COUNTS": FAILING}),
     "a failure of long ago": (node("w-0", results={"disks": FULL}, age=661), {"COUNTS": UNKNOWN}),
-    "a check that hung": (node("w-0", results={"dns": HUNG}), {"COUNTS": UNKNOWN}),
     "never checked": (
         node("w-0", age=None), {"CHECKED": "never", "RESULT": "not checked: no report", "COUNTS": UNKNOWN}
     ),
@@ -82,7 +79,6 @@ ROWS: dict[str, tuple[Any, dict[str, str]]] = {
     "powered down": (
         node("w-0", "IDLE", "POWERED_DOWN", age=None), {"CHECKED": "never", "RESULT": "asleep", "COUNTS": ASLEEP}
     ),
-    "by a check that is well": (node("w-0", "IDLE", "DRAIN", reason="health/dns [node]: x"), {"COUNTS": FAILING}),
     "a reason outlives its drain": (node("w-0", reason="health/disks [node]: x"), {"DRAINED FOR": ""}),
     "set to fail by somebody": (
         node("w-0", "IDLE", "FAIL", reason="health/disks [node]:..."), {"DRAINED FOR": "health/disks [node]:..."}
@@ -170,24 +166,6 @@ def test_without_the_namespace_the_hint_is_to_make_it(monkeypatch: pytest.Monkey
     away = answer(stderr='Error from server (NotFound): pods "controller-0" not found\n', code=1)
     failure = failure_of(health(monkeypatch, FakeCluster(controller=away, namespace=answer())))
     assert (failure.message, failure.hint) == ("there is no namespace slurm", "`slurmstack up` makes it")
-
-
-@pytest.mark.parametrize("version", ["24.11", "26.05"])
-def test_the_nodes_of_both_versions_are_read_with_their_results(version: str) -> None:
-    records = parse_nodes((ROOT / f"tests/unit/images/health/data/nodes-{version}.json").read_text())
-    first, second, third = (node_of(record, NOW).data for record in records)
-    assert (first["name"], first["states"], first["reported_at"]) == (
-        "w-0", ["DYNAMIC_NORM", "IDLE"], "2026-11-18T11:06:30Z",
-    )  # fmt: skip
-    assert first["results"]["disks"] == {"status": "ok", "fault": None, "message": ""}
-    assert first["results"]["munge"]["status"] == "not checked"
-    assert first["results"]["munge"]["message"] == "munge did not end in 5 s"
-    assert (first["note"], first["closed"], first["drained_for"]) == ("rack 7", False, None)
-    assert (second["closed"], second["drained_for"]) == (True, "disks")
-    assert second["reason"] == "health/disks [node]: /jail 97 % used"
-    assert second["reason_at"] == "2026-11-18T11:06:40Z"
-    assert third["closed"]
-    assert third["drained_for"] is None
 
 
 # ---------------------------------------------------------------- one that is measured
