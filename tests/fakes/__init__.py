@@ -4,7 +4,6 @@
 `kubectl`: kubectl, one with answers and one with objects. tests/e2e/test_fakes.py, with the real kubectl.
 `queue_cluster`: kubectl in front of a cluster with a queue. tests/graph/test_jobs.py has its objects made by the
     program itself, tests/e2e/test_jobs_touched.py has a real queue.
-`health_cluster`: kubectl in front of a controller that knows how nodes are. tests/e2e/test_health.py.
 `slurmctld`: records of nodes and their jobs behind scontrol and squeue. tests/slurm/test_fakes.py asks it and a real
     one the same.
 `sacctmgr`: slurmdbd's tables behind sacctmgr. tests/slurm/test_policy.py.

@@ -1,20 +1,21 @@
-"""A node with a root, a jail, a state directory and processes of its own."""
+"""A node with a root, a jail, a state directory, GPUs and processes of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from images.common.health.contract import Check, Node, Result
+from images.common.command import NO_PROGRAM, TIMED_OUT, Result
+from images.common.health.contract import Check, Node
+from images.common.health.contract import Result as Found
 from images.common.steps import SLURMSTEPD
 from images.health.runner import attempt
-from tests.fakes.commands import FakeRunner
-
-DATA = Path(__file__).parent / "data"
+from tests.fakes.commands import Answer, FakeRunner
+from tests.unit.images.health.tables import words
 
 
 def make_node(tmp_path: Path, **more: object) -> Node:
@@ -67,8 +68,75 @@ def run(proc: Path, pid: int, program: str) -> None:
 def run_at_once(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     """Let this module of images/health run its checks so."""
 
-    def run_checks(checks: Sequence[Check], node: Node, **_: Any) -> dict[str, Result]:
+    def run_checks(checks: Sequence[Check], node: Node, **_: Any) -> dict[str, Found]:
         tools: Any = FakeRunner()
         return {check.name: attempt(check, node, tools) for check in checks}
 
     monkeypatch.setattr(f"images.health.{module}.run_checks", run_checks)
+
+
+DATA = Path(__file__).parent / "data"
+HANGS = Result(code=TIMED_OUT, stderr="no answer within 8 s")
+ABSENT = Result(code=NO_PROGRAM, stderr="no such program")
+GARBAGE = Result(code=0, stdout="Segmentation fault (core dumped)\n")
+
+QUERY = "nvidia-smi --query-gpu="
+DMESG = "dmesg --raw"
+
+
+def text(name: str) -> Result:
+    """A whole answer from a file."""
+    return Result(code=0, stdout=(DATA / name).read_text(encoding="utf-8"))
+
+
+class Smi:
+    """Answers `--query-gpu=` from a file with all fields; `changes` overrides fields by GPU's index and name."""
+
+    def __init__(
+        self,
+        name: str,
+        changes: Mapping[tuple[int, str], str] | None = None,
+        *,
+        unknown: Sequence[str] = (),
+        gone: Sequence[int] = (),
+    ) -> None:
+        lines = (DATA / "nvidia" / f"{name}.csv").read_text(encoding="utf-8").splitlines()
+        names = lines[0].split(", ")
+        self.rows = [dict(zip(names, line.split(", "), strict=True)) for line in lines[1:]]
+        self.unknown = unknown
+        self.gone = gone
+        for (index, field), value in (changes or {}).items():
+            self.rows[index][field] = value
+
+    def __call__(self, argv: Sequence[str]) -> Result:
+        fields = argv[1].partition("=")[2].split(",")
+        for field in fields:
+            if field in self.unknown or field not in self.rows[0]:
+                return Result(code=2, stdout=f'Field "{field}" is not a valid field to query.\n\n')
+        rows = [row for row in self.rows if int(row["index"]) not in self.gone]
+        return Result(code=0, stdout="".join(", ".join(row[field] for field in fields) + "\n" for row in rows))
+
+
+def machine(query: Answer | None = None, **others: Answer) -> FakeRunner:
+    """A healthy machine with 8 H100, with other answers where given."""
+    names = {"dmesg": DMESG}
+    answers: dict[str, Answer] = {
+        "nvidia-smi": Result(code=2, stderr="the tests' nvidia-smi does not know this"),
+        QUERY: query or Smi("h100-8"),
+        DMESG: text("kernel/quiet.log"),
+    }
+    return FakeRunner(answers | {names[name]: answer for name, answer in others.items()})
+
+
+def gpu_node(path: Path, gpus: int = 8) -> Node:
+    """A node whose files are below `path`."""
+    (path / "proc/sys/kernel/random").mkdir(parents=True, exist_ok=True)
+    (path / "proc/sys/kernel/random/boot_id").write_text("5a0c5f4e-0001\n")
+    return Node(name="gpu-0", gpus=gpus, root=path, state=path / "state")
+
+
+def said(path: Path, check: Check, runner: FakeRunner) -> str:
+    """What a check says in words, on a node that should have as many GPUs as its nvidia-smi knows (8 if none)."""
+    query = runner.answers[QUERY]
+    where = gpu_node(path, len(query.rows) if isinstance(query, Smi) else 8)
+    return words(attempt(check, where, runner))

@@ -11,8 +11,8 @@ from images.common.health.contract import Result as Found
 from images.health.checks import gpu_presence
 from images.health.checks.gpu_xid import CHECK, faults_in
 from images.health.runner import attempt
+from tests.unit.images.health.places import HANGS, gpu_node, machine, text
 from tests.unit.images.health.tables import Like, outcomes, table, words
-from tests.unit.images.health.worker import HANGS, gpu_node, machine, text
 
 
 def log(name: str) -> str:

@@ -1,7 +1,4 @@
-"""A node's results in the Comment of its Slurm record, and what the watcher reads from Slurm.
-
-The data were written by hand after the tables of both versions' parsers (`PARSER_ARRAY(NODE)`), not recorded.
-"""
+"""A node's results in its Slurm record."""
 
 from __future__ import annotations
 
