@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from images.common.health.report import measured_in
+from images.health.watch.decide import HOLD_SECONDS
 from tests.e2e.asking_doctor import findings
 from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
 from tests.fakes.gpus import FakeGpus
+from tests.nodes import LIMIT_S
 from tests.stacks import with_change
 from tests.switched_off import switch_off
 
@@ -29,13 +31,13 @@ def _reason(slurm: SlurmOnKubernetes, node: str) -> str:
 
 
 def _await_reason(slurm: SlurmOnKubernetes, node: str, pattern: str) -> None:
-    """Wait until the reason matches; an empty pattern: until the node is not drained."""
+    """Wait until the reason matches; an empty pattern: until the node is not drained, for which it may have to wait."""
 
     def found() -> bool:
         reason = _reason(slurm, node)
         return bool(re.search(pattern, reason)) if pattern else not reason
 
-    wait_until(found, f"{node} is drained for {pattern!r}")
+    wait_until(found, f"{node} is drained for {pattern!r}", timeout=LIMIT_S if pattern else HOLD_SECONDS + LIMIT_S)
 
 
 def _table(slurm: SlurmOnKubernetes) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Checks, prolog, epilog and watcher with real daemons: faults drain exactly the node that has them, and jobs go on.
 
-The watcher holds drains of what fails again for a second here, not for five minutes: tests break the same things.
+A drain stands for a second at least here, not for five minutes.
 """
 
 from __future__ import annotations

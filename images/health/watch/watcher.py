@@ -8,9 +8,9 @@ machines.follow              namespace: `list`, `watch` of pods; Nodes: `list`, 
 machines.release             Nodes: `get`, `patch` of nodes
 machines.release_condition   Nodes: `patch` of nodes/status
 
-The watcher remembers nothing that matters but which drains it has lifted of late, and since when checks fail: all else
-is in Slurm (reports in the nodes' comments, reasons of drains) and in Kubernetes, so it may be restarted at any point.
-Before each change it reads the node's record again, and does nothing if somebody else was there meanwhile.
+The watcher remembers nothing that matters but since when checks fail: all else is in Slurm (reports in the nodes'
+comments, reasons of drains) and in Kubernetes, so it may be restarted at any point. Before each change it reads the
+node's record again, and does nothing if somebody else was there meanwhile.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from images.common.log import Log
 from images.common.process import end_on_sigterm
 from images.common.wait import Clock
 from images.health.node_tests.catalog import TESTS
-from images.health.watch.decide import KUBERNETES, Action, Flapping, Kind, Limit, NodeView, Policy, decide
+from images.health.watch.decide import KUBERNETES, Action, Kind, Limit, NodeView, Policy, decide
 from images.health.watch.machines import Machines, follow_machines
 from images.health.watch.release import Releaser, Rules
 
@@ -56,7 +56,6 @@ class Watcher:
     releaser: Releaser | None = None
     wall: Callable[[], float] = time.time
     """The clock that slurmctld has too."""
-    _flapping: Flapping = field(default_factory=Flapping)
     _told: Collection[str] = frozenset()
     """What was complained of in the last round."""
     _requeued: dict[str, tuple[float, str]] = field(default_factory=dict)
@@ -69,8 +68,7 @@ class Watcher:
         records = self.slurm.nodes()
         now = self.wall()
         views = self._views(records, now)
-        unsettled = frozenset(view.name for view in views if self._flapping.holds(view, now))
-        decision = decide(views, self.policy, now, unsettled)
+        decision = decide(views, self.policy, now)
         complaints = {
             f"{pool}/{check}": f"ALARM: {fault}. Nothing is drained for it"
             for (pool, check), fault in decision.common.items()
@@ -131,8 +129,6 @@ class Watcher:
         if not done.ok:
             return f"cannot {action.kind.value} {name}: {done.message}"
         self.log(f"{action.kind.value} {name}: {action.reason}")
-        if action.kind is Kind.RESUME:
-            self._flapping.lifted(seen, self.wall())
         return ""
 
     def _requeue(self, name: str, reason: str) -> str:

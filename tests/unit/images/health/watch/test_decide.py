@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from images.common.health.contract import Result
 from images.common.health.report import SKEW_SECONDS, STALE_SECONDS, WELL_STALE_SECONDS, Finding, parse
-from images.health.watch.decide import Flapping, Kind, NodeView, Policy, decide
+from images.health.watch.decide import Kind, NodeView, Policy, decide
 from tests.unit.images.health.tables import table
 from tests.unit.images.health.watch.views import (
     NOW,
@@ -61,7 +61,8 @@ def test_a_node_is_drained_or_resumed(node: NodeView, action: str) -> None:
         "an old failure": view(disks=found(failed(), ago=STALE_SECONDS + 1)),
         "drained, and not checked": drained(disks=UNKNOWN),
         "drained for another check than the one that is well": drained(reason="health/disks-2: x", disks=OK),
-        "looked at too soon after the drain": drained(disks=found(OK, ago=55.1)),
+        "looked at too soon after the drain": drained(disks=found(OK, ago=395.1)),
+        "well again, and drained just now": drained(ago=299, disks=OK),
         "a report of a fast clock": drained(disks=found(OK, ago=AHEAD)),
         "an old report": drained(ago=9000, disks=found(OK, ago=WELL_STALE_SECONDS + 1)),
         "another fault besides": drained(disks=failed(), gpu_xid=XID),
@@ -290,8 +291,5 @@ def test_whatever_comes_the_limit_holds_and_strangers_are_left_alone(
 
 
 def test_after_slurmd_has_started_a_warning_lifts_no_drain_for_a_while() -> None:
-    """The second drain within an hour: tests/unit/images/health/watch/test_watcher.py."""
-    node = replace(drained(disks=WARN), started_at=NOW - 200)
-    assert Flapping().holds(node, NOW)
-    assert not Flapping().holds(replace(node, started_at=NOW - 300), NOW)
-    assert not decide([node, *SPARE], policy(), NOW, frozenset({"w-0"})).actions
+    for ago, lifts in ((299, []), (300, [LIFTED])):
+        assert done(deciding(replace(drained(disks=WARN), started_at=NOW - ago))) == lifts

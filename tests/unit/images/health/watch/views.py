@@ -79,7 +79,7 @@ def count(nodes: list[NodeView], limit: str, kind: str = "") -> int:
     return sum(one.startswith(kind) for one in done(decide(nodes, policy(limit), NOW)))
 
 
-def drained(*states: str, reason: str = OURS, ago: float = 60.0, **findings: Result | Finding) -> NodeView:
+def drained(*states: str, reason: str = OURS, ago: float = 400.0, **findings: Result | Finding) -> NodeView:
     """A node that we have drained, for its disks unless said otherwise."""
     return view("w-0", *(states or ("IDLE",)), "DRAIN", reason=reason, drained_ago=ago, **findings)
 
