@@ -19,7 +19,7 @@ TESTS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Test -> the figures that it measures (images/health/node_tests)."""
 
-LIFTED: Final = frozenset({"dcgm-r1", "dcgm-r2", "dcgm-r3", "nccl-pair", "new-machine"})
+LIFTED: Final = frozenset({"dcgm-r1", "dcgm-r2", "dcgm-r3", "gpu-xid", "nccl-pair", "new-machine"})
 """For what earlier versions drained. The watcher lifts that (images/health/watch/watcher.py)."""
 
 
@@ -66,7 +66,6 @@ CHECKS: Final[Mapping[str, frozenset[str]]] = {
     "filesystem": frozenset({"fail_seconds"}),
     "gpu-free": frozenset({"used_mib"}),
     "gpu-presence": frozenset(),
-    "gpu-xid": frozenset(),
     "infiniband": frozenset({"gigabits", "ports"}),
     "munge": frozenset(),
 }

@@ -1,8 +1,8 @@
-"""An nvidia-smi and a dmesg for machines without GPUs: which one it is, is its own name.
+"""An nvidia-smi for machines without GPUs.
 
-What they say lies in the directory that FAKE_GPUS names (/run/fake-gpus if nothing does), to be changed while they
-are in use: `gpus.csv` (all fields, with names in the first line), `kernel.log`. Needs no more than Python's standard
-library, so that it runs in images.
+What it says lies in the directory that FAKE_GPUS names (/run/fake-gpus if nothing does), to be changed while it is in
+use: `gpus.csv`, all fields, with names in the first line. Needs no more than Python's standard library, so that it runs
+in images.
 """
 
 from __future__ import annotations
@@ -46,9 +46,6 @@ def nvidia_smi(arguments: list[str]) -> int:
 
 def main() -> int:
     """Entry point."""
-    if Path(sys.argv[0]).name == "dmesg":
-        sys.stdout.write(_text("kernel.log"))
-        return 0
     return nvidia_smi(sys.argv[1:])
 
 

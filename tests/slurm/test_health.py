@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -69,11 +68,9 @@ class Healthy(Asked):
 
 def prepare(pod: Pod) -> None:
     """What the machine brings: a small scratch disk, an nvidia-smi, and a user that all nodes know."""
-    tools = pod.root / "usr/local/bin"
-    for name in ("nvidia-smi", "dmesg"):
-        shutil.copy(ROOT / "tests/fakes/gpu_tools.py", tools / name)
-        (tools / name).write_text("#!/usr/bin/python3\n" + (tools / name).read_text())
-        (tools / name).chmod(0o755)
+    tool = pod.root / "usr/local/bin/nvidia-smi"
+    tool.write_text("#!/usr/bin/python3\n" + (ROOT / "tests/fakes/gpu_tools.py").read_text())
+    tool.chmod(0o755)
     done = pod.run(
         "set -e; mkdir -p /scratch /run/fake-gpus; mount -t tmpfs -o size=16m,mode=1777 tmpfs /scratch; "
         f"echo alice:x:{USER}:{USER}::/:/bin/sh >> /etc/passwd; echo alice:x:{USER}: >> /etc/group"

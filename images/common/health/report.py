@@ -1,6 +1,6 @@
 """What checks say of a node, as it stands in Slurm: the report in the node's Comment, and the reason of a drain.
 
-    health 2026-11-21T21:55:03Z | ok: clock disks | fail gpu-xid [hardware]: GPU 3: Xid 79 | not checked dns: no answer
+    health 2026-11-21T21:55:03Z | ok: disks | fail gpu-presence [hardware]: GPU is lost | not checked dns: no answer
 
 The report is for people who run `scontrol show node`, and for the watcher and `slurmstack health`, which read it back.
 A comment that an administrator had set stays, after ` || `. What is not understood of a line is left out: the checks in

@@ -9,7 +9,7 @@ from images.common.health.contract import Check, Hardware, Node
 MODULES: dict[Hardware, tuple[str, ...]] = {
     # The first to touch the jail says how long that takes.
     "any": ("filesystem", "disks", "dns", "munge"),
-    "gpu": ("gpu_free", "gpu_presence", "gpu_xid"),
+    "gpu": ("gpu_free", "gpu_presence"),
     "infiniband": ("infiniband",),
 }
 

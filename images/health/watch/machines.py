@@ -23,7 +23,7 @@ from images.common.health.slurm import Record
 from images.common.kubernetes import WORKER_PODS, Follower, Kube, Object
 
 RELEASED_FOR: Final = "slurmstack/released-for"
-"""Annotation of a Node that a watcher has cordoned: `health/gpu-xid`, the check that wants it replaced. It is not
+"""Annotation of a Node that a watcher has cordoned: `health/gpu-presence`, the check that wants it replaced. It is not
 released again while that is there."""
 OWN_WORDS: Final = "slurmstack: "
 """So begins the message of each condition that the watcher sets to have a machine replaced."""

@@ -38,7 +38,7 @@ from images.health.watch.release import Releaser, Rules
 POLL_SECONDS: Final = 2.0
 LONGEST_POLL_SECONDS: Final = 10.0
 
-GONE: Final = frozenset({"dcgm-r1", "dcgm-r2", "dcgm-r3", "nccl-pair", "new-machine"})
+GONE: Final = frozenset({"dcgm-r1", "dcgm-r2", "dcgm-r3", "gpu-xid", "nccl-pair", "new-machine"})
 """For what earlier versions drained. Such a drain would stay for ever, as nothing says that it is well."""
 
 REQUEUE_AGAIN_SECONDS: Final = 30.0

@@ -28,7 +28,7 @@ NOW = 1_795_000_000.0
 """Seconds since 1970: 2026-11-18T11:06:40Z."""
 
 NAMES = (
-    "disks", "dns", "filesystem", "gpu-presence", "gpu-xid", "infiniband", "munge",
+    "disks", "dns", "filesystem", "gpu-free", "gpu-presence", "infiniband", "munge",
 )  # fmt: skip
 
 Answer = subprocess.CompletedProcess[str]
@@ -107,7 +107,7 @@ def failure_of(result: Result) -> Failure:
 
 
 FULL = Found(status=Status.FAIL, fault="node", message="/jail: 97 % of the space used, 95 % allowed")
-XID = Found(status=Status.FAIL, fault="hardware", message="GPU 3: Xid 79")
+LOST = Found(status=Status.FAIL, fault="hardware", message="GPU 3: GPU is lost")
 LATE = Found(status=Status.WARN, fault="node", message="the jail took 0.7 s")
 HUNG = Found(status=Status.NOT_CHECKED, message="nvidia-smi did not end in 8 s")
 
@@ -117,8 +117,8 @@ EXAMPLE = [
     node("gpu-10", "DOWN", "NOT_RESPONDING", age=4800, reason="Not responding"),
     node("gpu-1", "MIXED", "DRAIN", reason="fan is replaced on Monday, ask Carol before you resume it"),
     node(
-        "gpu-0", "MIXED", "DRAIN", age=65, reason=f"health/gpu-xid [hardware]: {XID.message}",
-        results={"filesystem": LATE, "gpu-xid": XID, "gpu-presence": HUNG},
+        "gpu-0", "MIXED", "DRAIN", age=65, reason=f"health/gpu-presence [hardware]: {LOST.message}",
+        results={"filesystem": LATE, "gpu-presence": LOST, "gpu-free": HUNG},
     ),
     node("gpu-3", "MIXED", "DRAIN", age=250, reason="health/kubernetes [node]: machine m7 is cordoned"),
     DISKS,

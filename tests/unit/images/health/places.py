@@ -81,7 +81,6 @@ ABSENT = Result(code=NO_PROGRAM, stderr="no such program")
 GARBAGE = Result(code=0, stdout="Segmentation fault (core dumped)\n")
 
 QUERY = "nvidia-smi --query-gpu="
-DMESG = "dmesg --raw"
 
 
 def text(name: str) -> Result:
@@ -117,21 +116,17 @@ class Smi:
         return Result(code=0, stdout="".join(", ".join(row[field] for field in fields) + "\n" for row in rows))
 
 
-def machine(query: Answer | None = None, **others: Answer) -> FakeRunner:
+def machine(query: Answer | None = None) -> FakeRunner:
     """A healthy machine with 8 H100, with other answers where given."""
-    names = {"dmesg": DMESG}
     answers: dict[str, Answer] = {
         "nvidia-smi": Result(code=2, stderr="the tests' nvidia-smi does not know this"),
         QUERY: query or Smi("h100-8"),
-        DMESG: text("kernel/quiet.log"),
     }
-    return FakeRunner(answers | {names[name]: answer for name, answer in others.items()})
+    return FakeRunner(answers)
 
 
 def gpu_node(path: Path, gpus: int = 8) -> Node:
     """A node whose files are below `path`."""
-    (path / "proc/sys/kernel/random").mkdir(parents=True, exist_ok=True)
-    (path / "proc/sys/kernel/random/boot_id").write_text("5a0c5f4e-0001\n")
     return Node(name="gpu-0", gpus=gpus, root=path, state=path / "state")
 
 
