@@ -39,23 +39,14 @@ class WatchedMachines(FakeKubernetes):
         self.changes: list[str] = []
         """What requests have changed."""
         for number in range(count):
-            self.add_node(f"m-{number}")
-            self.add_pod(f"w-{number}", f"m-{number}")
+            ready, labels = {"conditions": [{"type": "Ready", "status": "True"}]}, {WORKER_PODS: "true"}
+            self.put(NODES, f"m-{number}", spec={}, status=ready)
+            status, spec = {"startTime": stamp(NOW - 10_000)}, {"nodeName": f"m-{number}"}
+            self.put(PODS, f"w-{number}", metadata={"labels": labels}, spec=spec, status=status)
 
-    def add_node(self, name: str) -> None:
-        self.remove(NODES, name)
-        self.put(NODES, name, spec={}, status={"conditions": [{"type": "Ready", "status": "True"}]})
-
-    def add_pod(self, name: str, node: str, started: float = NOW - 10_000) -> None:
-        """A new one, whatever was there by this name. `started`: when kubelet took it."""
-        self.remove(PODS, name)
-        status = {"startTime": stamp(started)}
-        self.put(PODS, name, metadata={"labels": {WORKER_PODS: "true"}}, spec={"nodeName": node}, status=status)
-
-    def cordon(self, name: str, *, cordoned: bool = True) -> None:
+    def uncordon(self, name: str) -> None:
         """As a person does it."""
-        spec = {key: value for key, value in self.nodes[name]["spec"].items() if key != "unschedulable"}
-        self._replace(name, spec={**spec, **({"unschedulable": True} if cordoned else {})})
+        self.put(NODES, name, spec={}, status=self.nodes[name]["status"])
 
     def is_cordoned(self, name: str) -> bool:
         return bool(self.nodes[name]["spec"].get("unschedulable"))
@@ -83,10 +74,6 @@ class WatchedMachines(FakeKubernetes):
             self.changes.append(f"{'cordon' if self.is_cordoned(question.name) else 'uncordon'} {question.name}")
         return answered
 
-    def _replace(self, name: str, **content: Any) -> None:
-        kept = {key: value for key, value in self.nodes[name].items() if key in {"spec", "status"}}
-        self.put(NODES, name, **kept | content)
-
 
 BROKEN = failed("GPU 3: Xid 79", "hardware")
 
@@ -111,7 +98,7 @@ class Cluster:
         """The clock."""
         return self.time
 
-    def start(self, *, max_unavailable: int = 1, condition: str = "") -> None:
+    def start(self, *, condition: str = "") -> None:
         """Start a watcher, in the place of the last one."""
         slurm, log = Slurm(runner=self.slurmctld.runner), self.log.append
         machines = Machines(
@@ -120,13 +107,10 @@ class Cluster:
             drain_conditions=frozenset({SUSPECTED}),
             probe=lambda *_: True,
         )
-        rules = Rules(max_unavailable=Limit(number=max_unavailable), after=600, condition=condition)
+        rules = Rules(max_unavailable=Limit(number=1), after=600, condition=condition)
         releaser = Releaser(kube=self.kube, slurm=slurm, copies=machines, rules=rules, log=log, wall=self.wall)
         by = policy(requeue_after=60, frees_broken=True)
         self.watcher = Watcher(slurm=slurm, policy=by, log=log, machines=machines, releaser=releaser, wall=self.wall)
-
-    def released(self) -> list[str]:
-        return [name for name in self.kubernetes.nodes if RELEASED_FOR in self.kubernetes.annotations(name)]
 
     def round(self, later: float = 2.0) -> None:
         self.time += later
@@ -139,8 +123,7 @@ class Cluster:
         happens: dict[str, Callable[[], object]] = {
             "break": lambda: self.results.update({"w-0": {"gpu-xid": BROKEN}}),
             "heal": lambda: self.results.update({"w-0": {"gpu-xid": OK}}),
-            "cordon": lambda: self.kubernetes.cordon("m-0"),
-            "uncordon": lambda: self.kubernetes.cordon("m-0", cordoned=False),
+            "uncordon": lambda: self.kubernetes.uncordon("m-0"),
         }
         play(story, lambda later: self.round(2.0 if later is None else later), happens)
 
@@ -181,27 +164,6 @@ def test_a_broken_machine_is_released_and_a_person_puts_it_back_to_use(cluster: 
     assert cluster.kubernetes.annotations("m-0") == {}
     assert not cluster.kubernetes.is_cordoned("m-0")
     assert sum("machine m-0 (node w-0)" in line for line in cluster.log) == 2
-
-
-def test_a_new_machine_is_not_released_for_what_the_one_before_had(cluster: Cluster) -> None:
-    cluster.start(max_unavailable=2)
-    cluster.play("break; round; 600 s")
-    assert cluster.released() == ["m-0"]
-    cluster.kubernetes.add_node("m-9")
-    cluster.kubernetes.add_pod("w-0", "m-9", started=cluster.time)
-    del cluster.results["w-0"]  # the record still has the report of the other machine
-    cluster.play("3 rounds; 650 s")
-    assert cluster.released() == ["m-0"]
-    assert cluster.drained() == ["w-0"]
-    cluster.play("heal; 3 rounds")
-    assert cluster.drained() == []
-
-
-def test_a_machine_that_somebody_uncordons_though_it_is_broken_is_left_to_them(cluster: Cluster) -> None:
-    cluster.play("break; round; 600 s; round; uncordon; 5000 s; 20 rounds")
-    assert not cluster.kubernetes.is_cordoned("m-0")
-    assert cluster.drained() == ["w-0"]
-    assert cluster.released() == ["m-0"]
 
 
 @pytest.mark.parametrize("change", [{"reason": "bad fan"}, {"jobs": ("17",)}])
