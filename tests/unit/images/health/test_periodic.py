@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from images.common.command import Result as Command
 from images.common.health.contract import Check, Node, Result, Status, fail, ok
 from images.common.health.report import Finding, Report, decode
 from images.health import state
 from images.health.local import Local
 from images.health.periodic import REFRESH_SECONDS, SETTLE_SECONDS, WELL_REFRESH_SECONDS, Periodic, metrics
-from tests.fakes.commands import FakeRunner
+from tests.fakes.slurmctld import FakeNode as Record
+from tests.fakes.slurmctld import FakeSlurmctld
 from tests.unit.images.health.places import add_process, run_at_once
 
 
@@ -54,12 +53,9 @@ class FakeNode:
         self.local = Local(node=self.node)
         self.checks: dict[str, Check] = {}
         self.results: dict[str, Result] = {}
-        self.comment = ""
-        self.reason = ""
-        self.away = False
         self.log: list[str] = []
         self.time = 1795298103.0
-        self.runner = FakeRunner({"scontrol show node": self._show, "scontrol update": self._update})
+        self.slurmctld = FakeSlurmctld(nodes={name: Record(states={"IDLE"}) for name in ("w-0", "w-1")})
 
     def add(self, name: str, result: Result, **how: Any) -> None:
         self.results[name] = result
@@ -75,31 +71,16 @@ class FakeNode:
 
     def run(self, *, after: float = 30) -> int:
         """One interval. Returns how often it wrote to Slurm."""
-        before = len([command for command in self.runner.commands if "update" in command])
-        Periodic(
-            local=self.local, checks=self.checks, log=self.log.append, runner=self.runner, now=lambda: self.time
-        ).run()
+        before, runner = len(self.slurmctld.changes()), self.slurmctld.runner
+        Periodic(local=self.local, checks=self.checks, log=self.log.append, runner=runner, now=lambda: self.time).run()
         self.time += after
-        return len([command for command in self.runner.commands if "update" in command]) - before
+        return len(self.slurmctld.changes()) - before
 
     @property
     def report(self) -> Report:
-        report = decode(self.comment)
+        report = decode(self.slurmctld.nodes[self.node.name].comment)
         assert report is not None
         return report
-
-    def _show(self, _argv: object) -> Command:
-        if self.away:
-            return Command(code=1, stderr="Unable to contact slurm controller")
-        states = ["IDLE", "DRAIN"] if self.reason else ["IDLE"]
-        record = {"name": self.node.name, "state": states, "reason": self.reason, "comment": self.comment}
-        return Command(code=0, stdout=json.dumps({"nodes": [record]}))
-
-    def _update(self, argv: object) -> Command:
-        fields = dict(part.split("=", 1) for part in argv if "=" in part)  # type: ignore[attr-defined]
-        assert set(fields) == {"nodename", "comment"}
-        self.comment = fields["comment"]
-        return Command(code=0)
 
 
 LONGEST = 1.1 * WELL_REFRESH_SECONDS
@@ -154,9 +135,9 @@ def test_a_change_is_written_in_the_same_interval_and_a_moving_figure_is_not(fak
 
 def test_without_slurmctld_the_report_is_written_as_soon_as_it_is_back_and_that_is_told_once(fake: FakeNode) -> None:
     fake.add("disks", FULL)
-    fake.away = True
+    fake.slurmctld.away = True
     assert [fake.run(), fake.run()] == [0, 0]
-    fake.away = False
+    fake.slurmctld.away = False
     assert fake.run() == 1
     assert sum("cannot write the report" in line for line in fake.log) == 1
 

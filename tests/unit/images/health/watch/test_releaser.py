@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from images.common.health.contract import Result
-from images.common.health.report import Report, encode, stamp
+from images.common.health.report import stamp
 from images.common.health.slurm import Slurm
 from images.common.kubernetes import WORKER_PODS, Kube
 from images.common.slurm_node import is_ours
@@ -17,11 +16,9 @@ from images.common.slurm_records import NodeRecord
 from images.health.watch.decide import Limit
 from images.health.watch.machines import RELEASED_FOR, Machine, Machines, Place, machine_of, place_of
 from images.health.watch.release import Releaser, Rules
-from images.health.watch.watcher import Watcher
 from tests.fakes.kubernetes import FakeKubernetes
 from tests.fakes.kubernetes_http import Question
-from tests.fakes.slurmctld import FakeNode, FakeSlurmctld
-from tests.unit.images.health.watch.views import NOW, OK, Followed, failed, play, policy
+from tests.unit.images.health.watch.views import NOW, OK, Followed, Watched, failed, policy
 
 Object = dict[str, Any]
 
@@ -80,55 +77,37 @@ BROKEN = failed("GPU 3: Xid 79", "hardware")
 SUSPECTED = "HardwareIssuesSuspected"
 
 
-class Cluster:
-    """Machines m-0 to m-3 with a worker w-0 to w-3 each, their clock, a Slurm, and the whole watcher."""
+class Cluster(Watched):
+    """Machines m-0 to m-3 with a worker w-0 to w-3 each, and the watcher that may release them."""
 
     def __init__(self, token: Path) -> None:
-        self.time = NOW
-        self.slurmctld = FakeSlurmctld(self.wall, {f"w-{number}": FakeNode(states={"IDLE"}) for number in range(4)})
-        self.nodes = self.slurmctld.nodes
-        self.kubernetes = WatchedMachines(len(self.nodes))
-        self.log: list[str] = []
+        super().__init__()
+        self.kubernetes = WatchedMachines(4)
         port = self.kubernetes.port
         self.kube = Kube(host="127.0.0.1", port=port, namespace="ns", tls=False, service_account=token)
-        self.results: dict[str, dict[str, Result]] = {name: {"gpu-xid": OK} for name in self.nodes}
-        self.start()
-
-    def wall(self) -> float:
-        """The clock."""
-        return self.time
-
-    def start(self, *, condition: str = "") -> None:
-        """Start a watcher, in the place of the last one."""
-        slurm, log = Slurm(runner=self.slurmctld.runner), self.log.append
-        machines = Machines(
-            pods=Followed(self.kubernetes.places),
-            nodes=Followed(self.kubernetes.machines),
-            drain_conditions=frozenset({SUSPECTED}),
-            probe=lambda *_: True,
-        )
-        rules = Rules(max_unavailable=Limit(number=1), after=600, condition=condition)
-        releaser = Releaser(kube=self.kube, slurm=slurm, copies=machines, rules=rules, log=log, wall=self.wall)
-        by = policy(requeue_after=60, frees_broken=True)
-        self.watcher = Watcher(slurm=slurm, policy=by, log=log, machines=machines, releaser=releaser, wall=self.wall)
-
-    def round(self, later: float = 2.0) -> None:
-        self.time += later
-        for name, results in self.results.items():
-            self.nodes[name].comment = encode(Report(at=int(self.time), results=results))
-        self.watcher.round()
-
-    def play(self, story: str) -> None:
-        """What happens to the first machine; see `play`."""
-        happens: dict[str, Callable[[], object]] = {
-            "break": lambda: self.results.update({"w-0": {"gpu-xid": BROKEN}}),
-            "heal": lambda: self.results.update({"w-0": {"gpu-xid": OK}}),
+        self.is_broken = False
+        self.happens = {  # to the first machine
+            "break": lambda: setattr(self, "is_broken", True),
+            "heal": lambda: setattr(self, "is_broken", False),
             "uncordon": lambda: self.kubernetes.uncordon("m-0"),
         }
-        play(story, lambda later: self.round(2.0 if later is None else later), happens)
+        self.start()
 
-    def drained(self) -> list[str]:
-        return [name for name, node in self.nodes.items() if "DRAIN" in node.states]
+    def start(self, condition: str = "") -> None:
+        places, nodes = Followed(self.kubernetes.places), Followed(self.kubernetes.machines)
+        drains = frozenset({SUSPECTED})
+        machines = Machines(pods=places, nodes=nodes, drain_conditions=drains, probe=lambda *_: True)
+        rules = Rules(max_unavailable=Limit(number=1), after=600, condition=condition)
+        slurm = Slurm(runner=self.slurmctld.runner)
+        releaser = Releaser(
+            kube=self.kube, slurm=slurm, copies=machines, rules=rules, log=self.log.append, wall=self.wall
+        )
+        self.watch(policy(requeue_after=60, frees_broken=True), machines, releaser)
+
+    def round(self, later: float = 2.0) -> None:
+        for name in self.nodes:
+            self.report(name, ahead=later, gpu_xid=BROKEN if self.is_broken and name == "w-0" else OK)
+        super().round(later)
 
 
 @pytest.fixture
@@ -143,11 +122,11 @@ REASON = "health/gpu-xid [hardware]: GPU 3: Xid 79"
 
 
 def test_a_broken_machine_is_released_and_a_person_puts_it_back_to_use(cluster: Cluster) -> None:
-    cluster.start(condition=SUSPECTED)
+    cluster.start(SUSPECTED)
     cluster.play("break; round; 599 s")
     assert cluster.drained() == ["w-0"]
     assert cluster.kubernetes.changes == []
-    cluster.start(condition=SUSPECTED)  # a restart at any point changes nothing
+    cluster.start(SUSPECTED)  # a restart at any point changes nothing
     cluster.play("20 rounds")
     assert cluster.kubernetes.changes == [f"{SUSPECTED}=True m-0", "cordon m-0"]
     assert cluster.kubernetes.annotations("m-0") == {RELEASED_FOR: "health/gpu-xid"}

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import pytest
 
 from images.common.command import TIMED_OUT
 from images.common.command import Result as CommandResult
-from images.common.health.contract import Result
 from images.common.health.report import Finding, Report, encode
-from images.common.health.slurm import Record, Slurm, SlurmError
+from images.common.health.slurm import Record, SlurmError
 from images.health.node_tests.catalog import TESTS
 from images.health.watch.decide import Policy
 from images.health.watch.machines import Machines
-from images.health.watch.watcher import GONE, REQUEUE_AGAIN_SECONDS, Watcher
-from tests.fakes.slurmctld import FakeNode, FakeSlurmctld
-from tests.unit.images.health.watch.views import NOW, OK, failed, play, policy
+from images.health.watch.watcher import GONE, REQUEUE_AGAIN_SECONDS
+from tests.fakes.slurmctld import FakeNode
+from tests.unit.images.health.watch.views import NOW, OK, Watched, failed, policy
 
 
 class FakeMachines(Machines):
@@ -30,54 +29,27 @@ class FakeMachines(Machines):
         return self.says
 
 
-class Cluster:
-    """Four nodes, their clock, and a watcher."""
+class Cluster(Watched):
+    """Four nodes whose machines are as a test says."""
 
     def __init__(self) -> None:
-        self.time = NOW
-        self.slurmctld = FakeSlurmctld(
-            lambda: self.time, {f"w-{number}": FakeNode(states={"IDLE"}) for number in range(4)}
-        )
-        self.nodes = self.slurmctld.nodes
-        self.log: list[str] = []
+        super().__init__()
         self.machines = FakeMachines()
-        self.start()
-
-    def start(self, by: Policy | None = None) -> None:
-        """Start a watcher, in the place of the last one."""
-        self.watcher = Watcher(
-            slurm=Slurm(runner=self.slurmctld.runner),
-            policy=by or policy(),
-            log=self.log.append,
-            machines=self.machines,
-            wall=lambda: self.time,
-        )
-
-    def report(self, name: str, *, ahead: float = 0.0, **results: Result) -> None:
-        """A node says how it is."""
-        self.nodes[name].comment = encode(Report(at=int(self.time + ahead), results=results))
-
-    def round(self, later: float = 2.0) -> None:
-        self.time += later
-        self.watcher.round()
-
-    def cordon(self, *, lost: bool = False) -> None:
-        """Somebody wants the machine of w-1 free, or it is lost."""
-        cordoned = failed("machine m is cordoned")
-        self.machines.says["w-1"] = Finding(result=cordoned, at=self.time, declared=not lost, lost=lost)
-
-    def play(self, story: str) -> None:
-        """What happens to w-1; see `play`."""
-        happens: dict[str, Callable[[], object]] = {
+        self.happens = {  # to w-1
             "fault": lambda: self.report("w-1", disks=failed("/jail 97 % used")),
             "well": lambda: self.report("w-1", disks=OK),
             "restart": self.start,
             "cordon": self.cordon,
         }
-        play(story, lambda later: self.round(2.0 if later is None else later), happens)
+        self.start()
 
-    def drained(self) -> list[str]:
-        return [name for name, node in self.nodes.items() if "DRAIN" in node.states]
+    def start(self, by: Policy | None = None) -> None:
+        self.watch(by or policy(), self.machines)
+
+    def cordon(self, *, lost: bool = False) -> None:
+        """Somebody wants the machine of w-1 free, or it is lost."""
+        cordoned = failed("machine m is cordoned")
+        self.machines.says["w-1"] = Finding(result=cordoned, at=self.time, declared=not lost, lost=lost)
 
 
 FULL = failed("/jail 97 % used")
