@@ -10,8 +10,8 @@
 `engine`: the `pulumi` command and `kubectl` on a PATH. tests/e2e, where the real `pulumi` is on PATH.
 `tools`: docker, podman and buildah on a PATH. tests/e2e/test_images.py, with the real podman.
 `nebius`, `nebius_answers`: the Nebius API by gRPC. Requests and answers are messages of the vendor's own SDK.
-`gpus`, `gpu_tools`: nvidia-smi, as a program; on workers of a real cluster, too. It says what
-    tests/unit/images/health/data has of the real ones.
+`gpu_tools`: nvidia-smi, as a program; on workers of a real cluster, too. It says what tests/unit/images/health/data
+    has of the real one.
 `node_tests_cluster`: that slurmctld with the jobs and reservations of the tests of nodes, and users who wait.
     tests/slurm/test_node_tests.py has the same program before a real one.
 `commands`: a runner of commands and a clock. They know nothing by themselves: a test says what is answered.

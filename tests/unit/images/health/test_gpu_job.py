@@ -18,7 +18,6 @@ from images.health.gpu_job import WAIT_SECONDS, refuses
 from images.health.local import Local
 from tests.fakes.commands import FakeClock, FakeRunner
 from tests.unit.images.health.places import run_at_once
-from tests.unit.images.health.tables import table
 
 NOW = 1_795_000_000.0
 IDLE = '{"nodes": [{"name": "w-0", "state": ["IDLE"], "comment": "rack 7"}]}'
@@ -58,25 +57,21 @@ def fail(fault: FaultClass) -> Result:
     return Result(status=Status.FAIL, fault=fault, message=IN_USE)
 
 
-@table(
-    "finds, log",
-    {
-        "all is well": (ok(), []),
-        "it does not know": (not_checked("no nvidia-smi"), ["before job 17: not checked gpu-free: no nvidia-smi"]),
-    },
+@pytest.mark.parametrize(
+    ("finds", "unwanted", "log"),
+    [
+        (ok(), "", []),
+        (not_checked("no nvidia-smi"), "", ["before job 17: not checked gpu-free: no nvidia-smi"]),
+        (fail("user"), "off", []),
+        (fail("user"), "report_only", [f"before job 17: fail gpu-free [user]: {IN_USE}"]),
+    ],
 )
-def test_a_job_starts_and_slurm_is_asked_nothing_when(job: FakeJob, finds: Result, log: list[str]) -> None:
+def test_a_job_starts_and_slurm_is_asked_nothing(job: FakeJob, finds: Result, unwanted: str, log: list[str]) -> None:
     job.finds = finds
+    if unwanted:
+        job.local = replace(job.local, **{unwanted: frozenset({"gpu-free"})})  # type: ignore[arg-type]
     assert not job.is_refused()
     assert (job.runner.commands, job.log) == ([], log)
-
-
-@pytest.mark.parametrize("how", ["off", "report_only"])
-def test_a_check_that_the_site_does_not_want_refuses_no_job(job: FakeJob, how: str) -> None:
-    job.finds = fail("user")
-    job.local = replace(job.local, **{how: frozenset({"gpu-free"})})  # type: ignore[arg-type]
-    assert not job.is_refused()
-    assert job.runner.commands == []
 
 
 @pytest.mark.parametrize(("fault", "after", "refused"), [("hardware", 6.0, True), ("user", math.inf, False)])

@@ -140,12 +140,6 @@ def test_a_node_that_has_started_since_it_failed_is_measured_again() -> None:
     assert (site.cluster.drained, site.statuses()) == (set(), {"cpu-speed": "ok"})
 
 
-def test_one_that_is_slow_once_is_left_alone() -> None:
-    site = Site(1, slow=lambda job: job.number == 1)
-    site.rounds(40, 20)
-    assert (site.statuses(), site.ran(), site.cluster.drained) == ({"cpu-speed": "ok"}, ["cpu-speed"] * 2, set())
-
-
 @pytest.mark.parametrize("why", ["Resources", "None"])
 def test_a_test_is_ended_as_soon_as_a_job_waits_and_counts_as_not_having_been(why: str) -> None:
     site = Site(20)
@@ -282,18 +276,6 @@ def test_an_administrator_s_drain_ends_the_measuring_and_stays() -> None:
 
 class KilledError(Exception):
     pass
-
-
-def test_one_that_is_ended_meanwhile_leaves_the_node_drained_as_it_was() -> None:
-    site = Site()
-    site.cluster.drain("w-0", SLOW)
-
-    def end() -> None:
-        raise KilledError
-
-    with pytest.raises(KilledError):
-        site.by_hand(meanwhile=end)
-    assert (site.reason, site.cluster.drained, site.cluster.reservations) == (SLOW, {"w-0"}, {})
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
