@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import signal
 import subprocess
@@ -25,15 +24,12 @@ def check(name: str, program: Program, *, seconds: float = 20.0) -> Check:
     return Check(name=name, run=program, seconds=seconds)
 
 
-def says(result: Result) -> Program:
-    return lambda _node, _runner: result
+def well(_node: Node, _runner: Runner) -> Result:
+    return ok()
 
 
-def raises(error: BaseException) -> Program:
-    def program(_node: Node, _runner: Runner) -> Result:
-        raise error
-
-    return program
+def raises(_node: Node, _runner: Runner) -> Result:
+    raise ValueError("no such field")
 
 
 def hangs(_node: Node, _runner: Runner) -> Result:
@@ -51,17 +47,13 @@ def node(tmp_path: Path) -> Node:
     return Node(name="w-0", state=tmp_path / "state")
 
 
-def results(checks: list[Check], node: Node, *, seconds: float = math.inf) -> dict[str, Result]:
-    return run_checks(checks, node, seconds=seconds)
-
-
 def test_a_check_that_raises_crashes_or_hangs_is_not_checked_and_the_others_are(node: Node) -> None:
-    found = results(
+    found = run_checks(
         [
-            check("raises", raises(ValueError("no such field"))),
+            check("raises", raises),
             check("crashes", dies),
             check("hangs", hangs, seconds=0.2),
-            check("well", says(ok())),
+            check("well", well),
         ],
         node,
     )
@@ -73,7 +65,7 @@ def test_a_check_that_raises_crashes_or_hangs_is_not_checked_and_the_others_are(
 
 
 def test_the_time_of_all_together_is_kept_and_what_did_not_run_is_not_checked(node: Node) -> None:
-    found = results([check("hangs", hangs), check("late", says(ok()))], node, seconds=0.2)
+    found = run_checks([check("hangs", hangs), check("late", well)], node, seconds=0.2)
     assert found["hangs"].status is Status.NOT_CHECKED
     assert float(found["hangs"].message.split()[-2]) < 20, "its own limit"
     assert found["late"] == not_checked("no time was left for it")
@@ -88,7 +80,7 @@ def test_nothing_that_a_check_started_outlives_it(node: Node) -> None:
         subprocess.run(["sleep", "601"], check=False)
         return ok()
 
-    found = results([check("daemon", daemon), check("tool", hanging_tool, seconds=0.2)], node)
+    found = run_checks([check("daemon", daemon), check("tool", hanging_tool, seconds=0.2)], node)
     group = int(found["daemon"].values["group"])
     assert group != os.getpgrp()
     assert group not in {found for _, found in processes()}
@@ -120,9 +112,9 @@ def test_a_check_that_cannot_be_killed_is_not_started_again_while_it_lives(
         time.sleep(600)
         return ok()
 
-    checks = [check("disks", counts, seconds=0.2), check("well", says(ok()))]
-    assert results(checks, node)["well"] == ok()
-    again = results(checks, node)
+    checks = [check("disks", counts, seconds=0.2), check("well", well)]
+    assert run_checks(checks, node)["well"] == ok()
+    again = run_checks(checks, node)
     assert again["disks"].status is Status.NOT_CHECKED
     assert f"process {undying[0]}" in again["disks"].message
     assert "does not end" in again["disks"].message
@@ -130,7 +122,7 @@ def test_a_check_that_cannot_be_killed_is_not_started_again_while_it_lives(
     assert (tmp_path / "starts").read_text() == "x"
     os.kill(undying[0], signal.SIGKILL)
     os.waitpid(undying[0], 0)
-    results(checks, node)
+    run_checks(checks, node)
     assert (tmp_path / "starts").read_text() == "xx"
 
 
@@ -152,7 +144,7 @@ def test_what_outlives_a_run_holds_neither_its_lock_nor_its_connection(node: Nod
     if child == 0:
         try:  # whatever happens, it must not go on as a second pytest
             with state.only_me(node, "periodic"):
-                left = results([check("disks", leaves_its_group)], node)["disks"].values["left"]
+                left = run_checks([check("disks", leaves_its_group)], node)["disks"].values["left"]
                 os.write(answers, str(int(left)).encode())
         finally:
             os._exit(0)

@@ -21,7 +21,7 @@ from tests.unit.images.health.places import add_process, run_at_once
 
 
 def test_each_check_has_a_status_a_time_and_its_figures() -> None:
-    values = {'disk_used_ratio{path="/jail"}': 0.5, 'disk_used_ratio{path="/"}': 1.0, "zombies": 3.0}
+    values = {'disk_used_ratio{path="/jail"}': 0.5, 'disk_used_ratio{path="/"}': 1.0}
     text = metrics({"disks": Result(status=Status.WARN, values=values, seconds=0.25)}, at=1795298103.7)
     assert text.splitlines() == [
         "# TYPE slurmstack_health_check_seconds gauge",
@@ -36,8 +36,6 @@ def test_each_check_has_a_status_a_time_and_its_figures() -> None:
         'slurmstack_health_disk_used_ratio{path="/"} 1',
         "# TYPE slurmstack_health_last_run_timestamp_seconds gauge",
         "slurmstack_health_last_run_timestamp_seconds 1795298103",
-        "# TYPE slurmstack_health_zombies gauge",
-        "slurmstack_health_zombies 3",
     ]
 
 

@@ -79,11 +79,6 @@ def done(decision: Decision) -> list[str]:
     return [f"{action.kind.value} {action.node.name}: {action.reason}" for action in decision.actions]
 
 
-def count(nodes: list[NodeView], limit: str, kind: str = "") -> int:
-    """To how many of these nodes something (of this kind) is done."""
-    return sum(one.startswith(kind) for one in done(decide(nodes, policy(limit), NOW)))
-
-
 def drained(*states: str, reason: str = OURS, ago: float = 400.0, **findings: Result | Finding) -> NodeView:
     """A node that we have drained, for its disks unless said otherwise."""
     return view("w-0", *(states or ("IDLE",)), "DRAIN", reason=reason, drained_ago=ago, **findings)
