@@ -76,5 +76,5 @@ def test_tests_and_figures_are_those_of_the_images() -> None:
 def test_the_program_understands_the_file(run: dict[str, Any]) -> None:
     settings = Settings.parse(json.loads(node_test_settings(load_config(with_tests(**run)), ["default"])))
     assert [test.name for test in settings.tests] == list(run.get("run", TESTS))
-    assert (settings.infiniband, settings.account) == ({"default"}, "health")
+    assert (settings.infiniband, settings.account) == (frozenset({"default"}), "health")
     assert settings.directory == run.get("directory", "/var/tmp")
