@@ -52,7 +52,7 @@ def health(
     """Show which nodes are well.
 
     At intervals, 30 s by default, a node looks at itself: disks, file systems, name service, munge, GPUs, InfiniBand. A
-    node whose checks fail is drained, and resumed when the same check passes again, five minutes later at the earliest.
+    node whose checks fail is drained, and resumed when the same check passes again, two minutes later at the earliest.
     A drain that an administrator has set is left alone.
 
     CHECKED tells the age of a node's report, which is written when it changes and every half an hour, or every 5

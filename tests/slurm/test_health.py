@@ -1,6 +1,6 @@
 """Checks, prolog, epilog and watcher with real daemons: faults drain exactly the node that has them, and jobs go on.
 
-A drain stands for a second at least here, not for five minutes.
+A drain stands for a second at least here, not for two minutes.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ The rules, of which each keeps a wrong check from hurting the cluster:
 - Only a failure that is fresh drains. What is old, unknown or `not checked` changes nothing, in either direction.
 - A drain is lifted only if its reason is ours, and only by the same check, well again, looked at after the drain.
 - A node that anybody else has drained, or set down, is left alone, and so is its reason.
-- A drain stands for five minutes at least, so that a check that fails now and then does not let job after job in.
+- A drain stands for two minutes at least, so that a check that fails now and then does not let job after job in.
 - At most `max_drained` nodes are drained by checks at a time, of each pool and of all, and never the last node that
   takes jobs.
 - Nothing is drained for what a large part of a pool has at once (`common_faults`).
@@ -35,9 +35,10 @@ LARGE_PART: Final = 3
 RECENT_SECONDS: Final = 600.0
 """A node that has been drained for longer is not a part of what happens now."""
 
-HOLD_SECONDS: Final = 300.0
+HOLD_SECONDS: Final = 120.0
 """So long a drain for a check stands at least. A node whose check fails in every other interval would else be drained
-and resumed once a minute, and take a job each time."""
+and resumed once a minute, and take a job each time. Longer would cost more nodes after a fault of a moment, as when
+munged starts anew."""
 
 
 @dataclass(frozen=True, kw_only=True)

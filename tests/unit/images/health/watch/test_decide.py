@@ -61,7 +61,7 @@ def test_a_node_is_drained_or_resumed(node: NodeView, action: str) -> None:
         "drained, and not checked": drained(disks=UNKNOWN),
         "drained for another check than the one that is well": drained(reason="health/disks-2: x", disks=OK),
         "looked at too soon after the drain": drained(disks=found(OK, ago=395.1)),
-        "well again, and drained just now": drained(ago=299, disks=OK),
+        "well again, and drained just now": drained(ago=119, disks=OK),
         "a report of a fast clock": drained(disks=found(OK, ago=AHEAD)),
         "an old report": drained(ago=9000, disks=found(OK, ago=WELL_STALE_SECONDS + 1)),
         "another fault besides": drained(disks=failed(), gpu_xid=XID),
@@ -290,5 +290,5 @@ def test_whatever_comes_the_limit_holds_and_strangers_are_left_alone(
 
 
 def test_after_slurmd_has_started_a_warning_lifts_no_drain_for_a_while() -> None:
-    for ago, lifts in ((299, []), (300, [LIFTED])):
+    for ago, lifts in ((119, []), (120, [LIFTED])):
         assert done(deciding(replace(drained(disks=WARN), started_at=NOW - ago))) == lifts

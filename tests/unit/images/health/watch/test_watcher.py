@@ -76,8 +76,8 @@ def test_a_fault_drains_exactly_that_node_and_it_returns_when_the_fault_is_gone(
     cluster.play("fault; round; restart; 30 s")
     assert cluster.drained() == ["w-1"]
     assert cluster.slurmctld.changes() == [f"scontrol update nodename=w-1 state=drain reason={FULL_REASON}"]
-    cluster.play("well; restart; round; 260 s")
-    assert cluster.drained() == ["w-1"], "it stands for five minutes"
+    cluster.play("well; restart; round; 80 s")
+    assert cluster.drained() == ["w-1"], "it stands for two minutes"
     cluster.play("well; 10 s")
     assert cluster.drained() == []
     assert cluster.nodes["w-1"].reason == ""
