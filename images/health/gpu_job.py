@@ -22,6 +22,7 @@ from images.common.health.report import Report, encode, line_of, note_of
 from images.common.health.slurm import ASK_SECONDS, Record, Slurm, SlurmError
 from images.common.log import Log, open_pod_log
 from images.common.wait import Clock
+from images.health import state
 from images.health.checks import gpu_free
 from images.health.local import Local, find_local, pod_environment, prepare_environment, with_jobs
 from images.health.runner import run_checks
@@ -47,6 +48,7 @@ def refuses(
         log(f"before job {node.job}: {line_of(check.name, found)}")
     if found.status is not Status.FAIL or check.name in local.report_only:
         return False
+    state.remember(node, state.LAST, {})  # what is written now is not the last report that the other program knows of
     try:
         if _is_drained_for(check.name, found, node.name, Slurm(runner=runner, timeout=ASK_SECONDS), clock or Clock()):
             return True

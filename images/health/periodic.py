@@ -41,8 +41,6 @@ than it: one from the very moment of the drain would else hold the node for `REF
 ALL_SECONDS: Final = 40.0
 """For all checks together. slurmd ends the program after 60 s."""
 
-_LAST: Final = "last"
-
 
 @dataclass(kw_only=True)
 class Periodic:
@@ -69,7 +67,7 @@ class Periodic:
             state.write(self.local.node, state.METRICS, metrics(results, self.now()))
 
     def _tell(self, results: dict[str, Result], at: int) -> None:
-        last = state.recall(self.local.node, _LAST)
+        last = state.recall(self.local.node, state.LAST)
         seen = last.get("seen")
         for line in changes(seen or {}, results):
             self.log(line)
@@ -84,7 +82,7 @@ class Periodic:
             elif problem != last.get("problem"):
                 self.log(f"cannot write the report to Slurm: {problem}")
             last["problem"] = problem
-        state.remember(self.local.node, _LAST, last)
+        state.remember(self.local.node, state.LAST, last)
 
     def _is_due(self, report: Report, last: dict[str, Any]) -> bool:
         if last.get("sent") != last["seen"]:
