@@ -14,7 +14,7 @@ import pytest
 from images.common.health.contract import Node
 from images.health.local import program_check
 from images.health.runner import run_checks
-from tests.unit.images.health.tables import Like, table, words
+from tests.unit.images.health.places import Like, table, words
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="chroot(2) needs root")
 

@@ -188,9 +188,6 @@ def test_failing_leaves_out_what_is_well_but_counts_it(monkeypatch: pytest.Monke
     assert "cpu-0" not in result.stdout
     assert "cpu-1" in result.stdout
     assert rows(result)[-1] == "2 nodes: 1 well, 1 failing, 0 unknown"
-    assert (
-        health(monkeypatch, FakeCluster(nodes=[WELL]), "--failing").stdout == "1 node: 1 well, 0 failing, 0 unknown\n"
-    )
 
 
 def test_the_json_has_all_that_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

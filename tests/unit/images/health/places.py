@@ -1,7 +1,8 @@
-"""A node with a root, a jail, a state directory, GPUs and processes of its own."""
+"""A node with a root, a jail, a state directory, GPUs and processes of its own, and tables of cases."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,6 @@ from images.common.health.contract import Result as Found
 from images.common.steps import SLURMSTEPD
 from images.health.runner import attempt
 from tests.fakes.commands import Answer, FakeRunner
-from tests.unit.images.health.tables import words
 
 
 def make_node(tmp_path: Path, **more: object) -> Node:
@@ -135,3 +135,36 @@ def said(path: Path, check: Check, runner: FakeRunner) -> str:
     query = runner.answers[QUERY]
     where = gpu_node(path, len(query.rows) if isinstance(query, Smi) else 8)
     return words(attempt(check, where, runner))
+
+
+def table(names: str, rows: Mapping[str, object]) -> pytest.MarkDecorator:
+    """A test for each row; its key is its name."""
+    return pytest.mark.parametrize(names, list(rows.values()), ids=list(rows))
+
+
+def outcomes(names: str, rows: Sequence[tuple[object, ...]]) -> pytest.MarkDecorator:
+    """A test for each row; what is expected, which comes first, is its name."""
+    return pytest.mark.parametrize(f"expected, {names}", rows, ids=[str(row[0]) for row in rows])
+
+
+def words(result: Found) -> str:
+    """A result in one line: `ok`, `warn [node]: the clock is 3 s off`."""
+    fault = f" [{result.fault}]" if result.fault else ""
+    return f"{result.status.value}{fault}" + (f": {result.message}" if result.message else "")
+
+
+class Like:
+    """Equals all texts of this form; `...` stands for anything."""
+
+    def __init__(self, form: str) -> None:
+        self.form = form
+
+    def __eq__(self, other: object) -> bool:
+        pattern = ".*".join(re.escape(part) for part in self.form.split("..."))
+        return isinstance(other, str) and re.fullmatch(pattern, other, re.DOTALL) is not None
+
+    def __hash__(self) -> int:
+        return hash(self.form)
+
+    def __repr__(self) -> str:
+        return repr(self.form)

@@ -14,8 +14,7 @@ import pytest
 from images.common.health.contract import Node, Result, ok
 from images.health.checks import disks, filesystem
 from tests.fakes.commands import FakeRunner
-from tests.unit.images.health.places import make_node, write
-from tests.unit.images.health.tables import Like, outcomes, table, words
+from tests.unit.images.health.places import Like, make_node, outcomes, table, words, write
 
 Answers = Mapping[str, os.statvfs_result | OSError]
 

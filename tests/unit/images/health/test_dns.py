@@ -13,8 +13,7 @@ from images.common.command import Result as Ended
 from images.common.health.contract import Result
 from images.health.checks import dns, munge
 from tests.fakes.commands import FakeRunner
-from tests.unit.images.health.places import make_node, write
-from tests.unit.images.health.tables import Like, outcomes, table, words
+from tests.unit.images.health.places import Like, make_node, outcomes, table, words, write
 
 Answers = Mapping[str, socket.gaierror]
 

@@ -11,8 +11,21 @@ from images.common.health.contract import Result as Found
 from images.health.checks import gpu_free, gpu_presence
 from images.health.runner import attempt
 from tests.fakes.commands import FakeRunner
-from tests.unit.images.health.places import ABSENT, GARBAGE, HANGS, Smi, add_process, gpu_node, machine, said, text
-from tests.unit.images.health.tables import Like, outcomes, table, words
+from tests.unit.images.health.places import (
+    ABSENT,
+    GARBAGE,
+    HANGS,
+    Like,
+    Smi,
+    add_process,
+    gpu_node,
+    machine,
+    outcomes,
+    said,
+    table,
+    text,
+    words,
+)
 
 PRESENCE = gpu_presence.CHECK
 LOST = text("nvidia/lost-gpu.txt").stdout

@@ -11,7 +11,7 @@ import pytest
 from images.common.health.contract import Node, Result
 from images.health.checks import infiniband
 from tests.fakes.commands import FakeRunner
-from tests.unit.images.health.tables import Like, outcomes, words
+from tests.unit.images.health.places import Like, outcomes, words
 
 Ports = Mapping[str, Mapping[str, str]]
 DOWN = {"state": "1: DOWN", "phys_state": "2: Polling", "rate": "10 Gb/sec (4X SDR)"}

@@ -18,7 +18,7 @@ from images.health.node_tests.on_node import told
 from images.health.node_tests.slurm import Settings, TestSlurm
 from images.health.watch.decide import KUBERNETES
 from tests.fakes.commands import FakeRunner
-from tests.unit.images.health.tables import Like, outcomes, words
+from tests.unit.images.health.places import Like, outcomes, words
 
 SAMPLES = Path(__file__).parent / "data"
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from images.common.health.contract import Result
 from images.common.health.report import SKEW_SECONDS, STALE_SECONDS, WELL_STALE_SECONDS, Finding, parse
 from images.health.watch.decide import Kind, NodeView, Policy, decide
-from tests.unit.images.health.tables import table
+from tests.unit.images.health.places import table
 from tests.unit.images.health.watch.views import (
     NOW,
     OK,

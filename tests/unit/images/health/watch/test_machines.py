@@ -10,7 +10,7 @@ import pytest
 from images.common.health.report import Finding
 from images.common.health.slurm import Record
 from images.health.watch.machines import TRIES, Machine, Machines, Place, answers
-from tests.unit.images.health.tables import Like, table, words
+from tests.unit.images.health.places import Like, table, words
 from tests.unit.images.health.watch.views import NOW, Followed
 
 READY = Machine(ready="True", conditions={})

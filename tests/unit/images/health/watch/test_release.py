@@ -20,7 +20,7 @@ from images.health.watch.machines import RELEASED_FOR, Machine, Machines, Place,
 from images.health.watch.release import Move, Releaser, Rules, plan
 from tests.fakes.kubernetes import FakeKubernetes
 from tests.fakes.kubernetes_http import Question
-from tests.unit.images.health.tables import table
+from tests.unit.images.health.places import table
 from tests.unit.images.health.watch.views import NOW, OK, Followed, Watched, failed, found, policy, view
 
 BROKEN = failed("GPU 3: Xid 79", "hardware")
