@@ -23,9 +23,9 @@ UNWANTED = replace(READY, conditions={"Maintenance": "on Tuesday"})
 class Cluster:
     """Two workers, each on a machine of its own; Maintenance drains."""
 
-    def __init__(self, m_0: Machine | None = READY, *, answers: bool = True) -> None:
+    def __init__(self, m_0: Machine = READY, *, answers: bool = True) -> None:
         self.pods = Followed({"w-0": Place(node="m-0"), "w-1": Place(node="m-1")})
-        self.nodes = Followed({"m-0": m_0, "m-1": READY} if m_0 else {"m-1": READY})
+        self.nodes = Followed({"m-0": m_0, "m-1": READY})
         self.answers = answers
         self.states = frozenset({"IDLE"})
         self.probed: list[tuple[str, int]] = []
