@@ -54,7 +54,7 @@ COMMANDS = {
         "cli.commands.kube_token:kube_token",
         "Print a token for the Kubernetes cluster: an exec plugin of a kubeconfig runs it. Needs no stack file.",
     ),
-    "health": ("cli.commands.health:app", "Show which nodes are well, and run their checks by hand."),
+    "health": ("cli.commands.health:app", "Show which nodes are well."),
     "logs": (
         "cli.commands.logs:logs",
         "Print what Slurm and Kubernetes wrote about a component, a node or a job, in the order of time.",

@@ -22,7 +22,7 @@ from slurm.health import (
     WATCH,
     check_settings,
     node_test_settings,
-    watch_environment,
+    watch_settings,
 )
 from slurm.names import CONTROLLER, content_name
 
@@ -140,7 +140,7 @@ def _watcher(args: HealthArgs) -> k8s.core.v1.ContainerArgs:
         command=pods.program(WATCH),
         # What scontrol needs of slurm.conf, the address of slurmctld above all, never changes while the cluster lives.
         env=pods.env(
-            SLURM_CONF="/config/slurm/slurm.conf", NAMESPACE=args.scope.name, **watch_environment(args.health)
+            SLURM_CONF="/config/slurm/slurm.conf", NAMESPACE=args.scope.name, SETTINGS=watch_settings(args.health)
         ),
         volume_mounts=[
             pods.munge_mount(),

@@ -293,16 +293,13 @@ def cpu_request(args: WorkerPoolArgs) -> str:
 
 
 def _security_context(args: WorkerPoolArgs) -> k8s.core.v1.SecurityContextArgs:
-    """The way into the jail; for pools with RDMA devices also CAP_SYS_RESOURCE, for NVIDIA's GPUs CAP_SYSLOG.
+    """The way into the jail; for pools with RDMA devices also CAP_SYS_RESOURCE.
 
     RDMA locks memory, of which containers often may lock 8 MiB. slurmd's start raises the limit for the jobs
     (images/worker/slurmd.py). CAP_IPC_LOCK, which such pods usually get, would not do: a job's processes belong to a
-    user and so have no capabilities (tests/slurm/test_boundary.py). CAP_SYSLOG: errors of GPUs are in the
-    kernel's log, which most machines let nobody else read.
+    user and so have no capabilities (tests/slurm/test_boundary.py).
     """
     more = ["SYS_RESOURCE"] if args.placement.devices else []
-    nvidia = args.pool.resources.gpus.count and args.pool.resources.gpus.vendor == "nvidia"
-    more += ["SYSLOG"] if nvidia and args.health is not None else []
     if args.in_jail:
         return pods.into_jail("slurmd", *more)
     return k8s.core.v1.SecurityContextArgs(

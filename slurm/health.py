@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
 from config.cluster import ClusterConfig
@@ -39,27 +39,21 @@ def check_settings(health: Health, infiniband: Iterable[str]) -> str:
     return json.dumps(settings, indent=2, sort_keys=True) + "\n"
 
 
-def watch_environment(health: Health) -> Mapping[str, str]:
-    """The watcher's settings (images/health/watch/program.py)."""
-    machines = health.machines
+def watch_settings(health: Health) -> str:
+    """What the watcher is told (images/health/watch/watcher.py)."""
     # A drain for a check that nobody makes any more would else stay for ever.
-    draining_nothing = {*health.report_only, *health.disabled, *(() if machines.follow else (KUBERNETES,))}
-    return {
-        "MAX_DRAINED": str(health.max_drained),
-        "REPORT_ONLY": ",".join(sorted(draining_nothing)),
-        "TESTS": "yes" if health.tests.enabled else "no",
-        "MACHINES": "yes" if machines.follow else "no",
-        "DRAIN_CONDITIONS": ",".join(sorted(machines.drain_conditions)),
-        "REQUEUE_AFTER": "" if machines.requeue_after is None else str(machines.requeue_after),
-        "RELEASE": "no" if machines.release == "none" else machines.release,
-        "RELEASE_AFTER": str(machines.release_after),
-        "RELEASE_CONDITION": machines.release_condition or "",
-        "MAX_UNAVAILABLE": str(machines.max_unavailable),
+    draining_nothing = {*health.report_only, *health.disabled, *(() if health.machines.follow else (KUBERNETES,))}
+    settings = {
+        "max_drained": health.max_drained,
+        "report_only": sorted(draining_nothing),
+        "tests": health.tests.enabled,
+        "machines": health.machines.model_dump(mode="json"),
     }
+    return json.dumps(settings, sort_keys=True)
 
 
 def node_test_settings(config: ClusterConfig, infiniband: Iterable[str]) -> str:
-    """The file that the tests of nodes read (images/health/node_tests/plan.py)."""
+    """The file that the tests of nodes read (images/health/node_tests/slurm.py)."""
     tests = config.health.tests
     settings = {
         "tests": list(tests.run),

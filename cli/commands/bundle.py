@@ -13,8 +13,7 @@ from cli.bundle.archive import MANIFEST, OWN_WORDS, Bundle, new_file, own_versio
 from cli.bundle.redact import redactor
 from cli.commands.options import ConfigOption, named, option
 from cli.errors import Failure
-from cli.health.query import refuse_no_namespace
-from cli.kubectl.client import Kubectl
+from cli.kubectl.client import Kubectl, refuse_no_namespace
 from cli.stack import Stack, open_stack
 from cli.text import plain
 from local.report import open_report

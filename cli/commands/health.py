@@ -1,24 +1,40 @@
-"""The commands `health`, `health run` and `health test`: what checks and tests say about the nodes."""
+"""The commands `health` and `health test`: what checks and tests say about the nodes."""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
 from cli.access.reach import reach
-from cli.commands.options import ConfigOption, JsonOption, failing_with
+from cli.commands.options import ConfigOption, JsonOption
 from cli.errors import FAILED, USAGE, Failure
-from cli.health.present import as_data, print_table
-from cli.health.query import NOT_CHECKED, measure, read_nodes, run_check
+from cli.health.nodes import Node, read_nodes
+from cli.kubectl.client import refuse_no_namespace
 from cli.stack import open_stack
-from cli.text import printable
+from cli.text import ago, open_console, plain
+from images.common.health.report import stamp
+from slurm.health import TESTER, WATCH
 
 _OFF = (
     "health checks are off in this stack (health.enabled: false): reports get old, and nodes that were drained for a "
     "check stay so until somebody resumes them"
 )
+
+SHORT = 24
+"""Characters of an administrator's reason in the table."""
+
+_STYLES = {"ok": "green", "warn": "yellow", "fail": "red", "not checked": "magenta"}
+_BASES = ("IDLE", "MIXED", "ALLOCATED", "DOWN", "ERROR", "FUTURE", "UNKNOWN")
+_SILENT = {"DYNAMIC_NORM", "NOT_RESPONDING"}
+"""Flags that are not shown by name: the nodes of a pool are all dynamic, and the other is the asterisk."""
 
 app = typer.Typer(invoke_without_command=True)
 
@@ -33,11 +49,11 @@ def health(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show which nodes are well, and run their checks by hand.
+    """Show which nodes are well.
 
     At intervals, 30 s by default, a node looks at itself: disks, file systems, name service, munge, GPUs, InfiniBand. A
-    node whose checks fail is drained, and resumed when the same check passes again. A drain that an administrator has
-    set is left alone.
+    node whose checks fail is drained, and resumed when the same check passes again, two minutes later at the earliest.
+    A drain that an administrator has set is left alone.
 
     CHECKED tells the age of a node's report, which is written when it changes and every half an hour, or every 5
     minutes while something is not well. One that is older than 67 minutes, or 11, is old: nobody knows then. DRAINED
@@ -57,8 +73,6 @@ def health(
 
       slurmstack health --json | jq -r '.nodes[] | select(.health == "failing") | .name'
 
-      slurmstack health run disks --node gpu-0
-
       slurmstack health test gpu-0
     """
     if context.invoked_subcommand is not None:
@@ -67,44 +81,20 @@ def health(
         return
     stack = open_stack(config)
     namespace = stack.config.cluster.namespace
-    found = read_nodes(reach(stack), namespace)
+    now, nodes = read_nodes(reach(stack), namespace)
+    kinds = Counter(node.verdict for node in nodes)
+    counts = {kind: kinds[kind] for kind in ("well", "failing", "unknown", "asleep")}
+    bad = [node for node in nodes if node.verdict in {"failing", "unknown"}]
+    shown = bad if failing else nodes
     if as_json:
-        typer.echo(json.dumps(as_data(found, namespace=namespace, failing=failing), indent=1))
+        data = {"namespace": namespace, "at": stamp(now), "nodes": [node.data for node in shown], "counts": counts}
+        typer.echo(json.dumps(data, indent=1))
     else:
-        print_table(found, failing=failing)
+        print_table(shown, counts)
     if not stack.config.health.enabled:
         typer.echo(_OFF, err=as_json)
-    elif found.bad:
+    elif bad:
         raise typer.Exit(FAILED)
-
-
-@app.command()
-def run(
-    check: Annotated[str, typer.Argument(metavar="CHECK", help="Its name: disks, dns, munge, gpu-xid, ...")],
-    config: ConfigOption = None,
-    *,
-    node: Annotated[str, typer.Option("--node", metavar="NODE", help="Where to run it.")],
-    as_json: JsonOption = False,
-) -> None:
-    """Run one check on a node now, and print what it finds, with its figures.
-
-    It changes nothing, drains nothing and lifts no drain: the watcher alone does that, by what the nodes report of
-    the checks that they run themselves.
-
-    Exit status: 0 well or a warning, 1 the check fails, 2 wrong usage, an unknown check or node, 3 not checked; that
-    is also the answer if the node cannot be asked.
-
-    Examples:
-      slurmstack health run disks --node gpu-0
-
-      slurmstack health run gpu-xid --node gpu-0 --json
-    """
-    with failing_with(NOT_CHECKED):  # a script may drain a node for a check that fails
-        stack = open_stack(config)
-        printed, code = run_check(reach(stack), stack.config.cluster.namespace, node, check, as_json=as_json)
-    for line in printed.splitlines():
-        typer.echo(printable(line))
-    raise typer.Exit(code)
 
 
 @app.command("test")
@@ -128,4 +118,80 @@ def measure_node(
         raise Failure(
             "tests of nodes are off in this stack", hint="health.tests.enabled: true turns them on", code=USAGE
         )
-    raise typer.Exit(measure(reach(stack), stack.config.cluster.namespace, node))
+    kubectl, namespace = reach(stack), stack.config.cluster.namespace
+    refuse_no_namespace(kubectl, namespace)
+    where = ("exec", "-n", namespace, f"deployment/{WATCH}", "-c", TESTER, "--")
+    command = [*kubectl.command(), *where, f"/usr/libexec/slurmstack/{TESTER}", "--node", node]
+    # What is found is printed as it comes.
+    done = subprocess.run(command, env={**os.environ, **kubectl.environment}, check=False)
+    raise typer.Exit(done.returncode)
+
+
+def print_table(shown: Sequence[Node], counts: Mapping[str, int]) -> None:
+    """A table for people, and how many nodes there are of each kind."""
+    console = open_console()
+    if shown:
+        table = Table(box=None, pad_edge=False)
+        for name in ("NODE", "STATE", "CHECKED", "DRAINED FOR"):
+            table.add_column(name, no_wrap=True)
+        table.add_column("RESULT", overflow="fold")
+        for node in shown:
+            first, *more = _lines(node)
+            table.add_row(node.name, _state(node), _checked(node), _drained_for(node), first)
+            for line in more:
+                table.add_row("", "", "", "", line)
+        console.print(table)
+    total = sum(counts.values())
+    asleep = f", {counts['asleep']} asleep" if counts["asleep"] else ""
+    kinds = f"{counts['well']} well, {counts['failing']} failing, {counts['unknown']} unknown{asleep}"
+    console.print(f"{total} node{'' if total == 1 else 's'}: {kinds}", soft_wrap=True)
+
+
+def _state(node: Node) -> Text:
+    """As Slurm's commands write it: `MIXED+DRAIN`, and `DOWN*` for a node that does not answer."""
+    base = next((state for state in _BASES if state in node.record.states), "")
+    flags = sorted(node.record.states - {base} - _SILENT)
+    words = [base + ("" if node.answers else "*"), *flags]
+    return Text(
+        "+".join(word for word in words if word), style="red" if node.record.is_closed or not node.answers else ""
+    )
+
+
+def _checked(node: Node) -> Text:
+    if node.fresh and node.age is not None:
+        return Text(f"{ago(node.age)} ago")
+    if node.age is not None and node.age < 0:
+        return Text(f"its clock: {ago(-node.age)} ahead", style="magenta")
+    return Text("never" if node.age is None else f"{ago(node.age)} ago: old", style="magenta")
+
+
+def _drained_for(node: Node) -> Text:
+    """The check, else the beginning of whatever reason somebody gave."""
+    if node.drained_for is not None:
+        return Text(plain(node.drained_for), style="red")
+    reason = plain(node.record.reason) if node.record.is_closed else ""
+    return Text(reason if len(reason) <= SHORT else f"{reason[: SHORT - 3].rstrip()}...")
+
+
+def _lines(node: Node) -> Iterator[Text]:
+    """What the checks found, worst first: at least one line."""
+    fails = {found.check for found in node.found if found.status == "fail"}
+    if node.drained_for is not None and node.drained_for not in fails:
+        # What the watcher itself has found is in no report, and a drain may wait to be lifted.
+        yield Text(f"drained for {plain(node.record.reason).removeprefix('health/')}", style="red")
+    if not node.answers:
+        yield Text("not checked: slurmd does not answer", style=_STYLES["not checked"])
+    if node.age is None:
+        if node.verdict == "unknown" and node.answers:
+            yield Text("not checked: no report", style=_STYLES["not checked"])
+        elif node.verdict == "asleep":
+            yield Text("asleep")
+        return
+    was = "" if node.fresh else "was "
+    if not node.findings:
+        count = len(node.found)
+        checks = f"{count} check{'' if count == 1 else 's'}" if count else "no checks"
+        style = _STYLES["ok"] if node.fresh else "dim"
+        yield Text(f"{was}ok ({checks})" if count else f"{was}not checked: {checks}", style=style)
+    for found in node.findings:
+        yield Text(was + plain(found.line), style=_STYLES[found.status] if node.fresh else "dim")

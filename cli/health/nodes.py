@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from images.common.health import slurm
+from cli.errors import Failure
+from cli.kubectl.client import Kubectl, complaint, hint_after, in_controller, refuse_no_namespace
 from images.common.health.contract import Result, Status
 from images.common.health.report import SKEW_SECONDS, Finding, Report, decode, line_of, note_of, stamp
-from images.common.health.slurm import Record
+from images.common.health.slurm import Record, SlurmError, parse_nodes
 
 Verdict = Literal["well", "failing", "unknown", "asleep"]
 """Of a node as a whole. `failing`: a check fails, or keeps the node drained. `unknown`: no report, an old one, a check
@@ -100,6 +100,7 @@ class Node:
         record, report = self.record, self.report
         return {
             "name": record.name,
+            "health": self.verdict,
             "states": sorted(record.states),
             "reason": record.reason,
             "reason_at": None if record.reason_at is None else stamp(record.reason_at),
@@ -115,35 +116,29 @@ class Node:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Nodes:
-    """All nodes at a time."""
-
-    at: str
-    """In UTC, by the controller's clock."""
-    nodes: tuple[Node, ...]
-
-    @property
-    def bad(self) -> tuple[Node, ...]:
-        """Those that fail or of which nobody knows."""
-        return tuple(node for node in self.nodes if node.verdict in {"failing", "unknown"})
-
-    @property
-    def counts(self) -> dict[Verdict, int]:
-        """How many there are of each verdict."""
-        count = Counter(node.verdict for node in self.nodes)
-        return {verdict: count[verdict] for verdict in ("well", "failing", "unknown", "asleep")}
-
-
 def node_of(record: Record, now: float) -> Node:
     """A node as `scontrol` has it."""
     return Node(record=record, report=decode(record.comment), now=now)
 
 
-def parse_nodes(text: str, now: float) -> Nodes:
-    """What `scontrol show nodes --json` has printed, in the order in which people count. Raises SlurmError."""
-    records = sorted(slurm.parse_nodes(text), key=lambda record: in_order(record.name))
-    return Nodes(at=stamp(now), nodes=tuple(node_of(record, now) for record in records))
+def read_nodes(kubectl: Kubectl, namespace: str) -> tuple[float, list[Node]]:
+    """The controller's clock, in seconds since 1970, and all nodes in the order in which people count.
+
+    Raises Failure.
+    """
+    done = in_controller(kubectl, namespace, "sh", "-c", "date +%s && scontrol show nodes --json")
+    if done.returncode != 0:
+        why = complaint(done)
+        if "NotFound" in why:
+            refuse_no_namespace(kubectl, namespace)
+        hint = hint_after(why, "`slurmstack status` shows whether controller-0 runs")
+        raise Failure(f"the controller could not be asked for the nodes: {why}", hint=hint)
+    clock, _, printed = done.stdout.partition("\n")
+    try:
+        now, records = float(clock), parse_nodes(printed)
+    except (ValueError, SlurmError) as error:
+        raise Failure(f"what the controller says of its nodes is not understood: {error}") from error
+    return now, [node_of(record, now) for record in sorted(records, key=lambda record: in_order(record.name))]
 
 
 def in_order(name: str) -> list[tuple[int, str]]:

@@ -136,6 +136,13 @@ def in_controller(
     return kubectl.run(*where, *command, stdin=stdin, check=False, seconds=seconds)
 
 
+def refuse_no_namespace(kubectl: Kubectl, namespace: str) -> None:
+    """Raises Failure if there is none; not for those who may not ask."""
+    done = kubectl.run("get", "--ignore-not-found", "namespace", namespace, "-o", "name", check=False)
+    if done.returncode == 0 and not done.stdout.strip():
+        raise Failure(f"there is no namespace {namespace}", hint="`slurmstack up` makes it")
+
+
 def if_slurmdbd_answers(command: Sequence[str]) -> list[str]:
     """A command that does not run, and ends with NO_SLURMDBD, where slurmdbd leaves a short question without an answer.
 

@@ -9,8 +9,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cli.errors import USAGE, Failure
-from cli.health.query import refuse_no_namespace
-from cli.kubectl.client import ANSWER_SECONDS, Kubectl, complaint, if_slurmdbd_answers, in_controller
+from cli.kubectl.client import (
+    ANSWER_SECONDS,
+    Kubectl,
+    complaint,
+    if_slurmdbd_answers,
+    in_controller,
+    refuse_no_namespace,
+)
 from cli.logs.lines import Line, names_job, names_node, to_the_second
 from cli.logs.sources import Container, Found, containers, events, log_sources, read_all
 from cli.times import YEAR_10000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from config.base import Limit, Section, once
 from config.errors import unknown_name
@@ -19,41 +19,21 @@ TESTS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Test -> the figures that it measures (images/health/node_tests)."""
 
-GONE_TESTS: Final = {
-    "nccl-pair": "nccl-infiniband tries the ports of each node by itself",
-    **dict.fromkeys(
-        ("dcgm-r1", "dcgm-r2", "dcgm-r3"), "`dcgmi diag` in a job of yours, or a check in health.programs, serves"
-    ),
-}
-"""Tests of earlier versions, and what serves instead."""
-
-LIFTED: Final = frozenset({*GONE_TESTS, "new-machine"})
-"""For what earlier versions drained. The watcher lifts that (images/health/watch/program.py)."""
+LIFTED: Final = frozenset({"dcgm-r1", "dcgm-r2", "dcgm-r3", "gpu-xid", "nccl-pair", "new-machine"})
+"""For what earlier versions drained. The watcher lifts that (images/health/watch/watcher.py)."""
 
 
 def _test(name: str) -> str:
     if name not in TESTS:
-        raise ValueError(_no_test(name).removeprefix(f"{name!r} "))
+        raise ValueError(unknown_name(name, TESTS, what="a test").removeprefix(f"{name!r} "))
     return name
-
-
-def _no_test(name: str) -> str:
-    if name in GONE_TESTS:
-        return f"{name!r} is a test that is gone: remove it. {GONE_TESTS[name]}"
-    return unknown_name(name, TESTS, what="a test")
-
-
-def _number(value: object) -> object:
-    if isinstance(value, bool):  # which counts as 1 or 0 otherwise
-        raise ValueError("is not a number")  # noqa: TRY004 - pydantic tells of no other
-    return value
 
 
 def _expected(expected: dict[str, dict[str, dict[str, float]]]) -> dict[str, dict[str, dict[str, float]]]:
     for platform, tests in expected.items():
         for test, figures in tests.items():
             if test not in TESTS:
-                raise ValueError(f"of {platform}: {_no_test(test)}")
+                raise ValueError(f"of {platform}: {unknown_name(test, TESTS, what='a test')}")
             for figure in figures:
                 if figure not in TESTS[test]:
                     raise ValueError(f"of {platform}: {unknown_name(figure, TESTS[test], what=f'a figure of {test}')}")
@@ -61,7 +41,7 @@ def _expected(expected: dict[str, dict[str, dict[str, float]]]) -> dict[str, dic
 
 
 TestName = Annotated[str, AfterValidator(_test)]
-Minimum = Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_number)]
+Minimum = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 
 
 class NodeTests(Section):
@@ -86,7 +66,6 @@ CHECKS: Final[Mapping[str, frozenset[str]]] = {
     "filesystem": frozenset({"fail_seconds"}),
     "gpu-free": frozenset({"used_mib"}),
     "gpu-presence": frozenset(),
-    "gpu-xid": frozenset(),
     "infiniband": frozenset({"gigabits", "ports"}),
     "munge": frozenset(),
 }
@@ -114,12 +93,6 @@ CONDITION: Final = r"^[A-Za-z0-9]([-A-Za-z0-9_./]{0,250}[A-Za-z0-9])?$"
 """A type of node conditions."""
 
 
-def _release(value: object) -> object:
-    if value == "evict":
-        raise ValueError("is gone: write cordon. Workers leave when you, or your cloud's controller, take the machine")
-    return value
-
-
 class Machines(Section):
     """The Kubernetes nodes below the workers."""
 
@@ -131,7 +104,7 @@ class Machines(Section):
     requeue_after: int | None = Field(default=None, ge=0, le=604_800, strict=True)
     """Seconds that jobs may go on when their machine is wanted free (cordoned, not ready, one of `drain_conditions`, or
     to be released for a hardware fault); then they are requeued. Default: to their end."""
-    release: Annotated[Literal["none", "cordon"], BeforeValidator(_release)] = "none"
+    release: Literal["none", "cordon"] = "none"
     """What becomes of a machine with a hardware fault, or with one of `drain_conditions`, that is drained and free of
     jobs. `cordon`: its Kubernetes node is cordoned and annotated, for a cloud's controller or a person to replace it.
     Needs the right to change all nodes of the Kubernetes cluster."""

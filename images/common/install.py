@@ -40,12 +40,10 @@ PROGRAMS = {
     "rest": {"slurmrestd": "images.rest.slurmrestd", "rest-proxy": "images.rest.proxy"},
     "dashboard": {"dashboard": "images.dashboard.app"},
     "health": {
-        "health": "images.health.run",
         "health-periodic": "images.health.periodic",
         "health-gpus": "images.health.gpu_job",
-        "health-inside": "images.health.inside",
     },
-    "health/watch": {"health-watch": "images.health.watch.program"},
+    "health/watch": {"health-watch": "images.health.watch.watcher"},
     "health/node_tests": {"health-tests": "images.health.node_tests.program"},
     "jail": {
         "populate": "images.jail.populate",

@@ -12,8 +12,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Final
 
 from images.common.command import Runner, run
@@ -37,89 +36,71 @@ takes a batch job for lost whose node says nothing for `BatchStartTimeout`, 10 s
 LOOK_SECONDS: Final = 0.5
 
 
-@dataclass(kw_only=True)
-class GpuJob:
-    """One job on a node with GPUs."""
-
-    local: Local
-    log: Callable[[str], None]
-    runner: Runner
-    environment: Mapping[str, str]
-    """What slurmd tells about the job."""
-    check: Check = gpu_free.CHECK
-    gpu_jobs: GpuJobs = field(default_factory=GpuJobs)
-    clock: Clock = field(default_factory=Clock)
-    now: Callable[[], float] = time.time
-
-    def begin(self) -> int:
-        """Before the job; the exit code."""
-        node = with_jobs(self.local.node, self.environment)
-        if self.check.name not in self.local.off and self._refuses(node):
-            return REFUSED
-        self.gpu_jobs.begin(node.job, node.job_gpus)
-        return 0
-
-    def end(self) -> int:
-        """After the job; the exit code."""
-        self.gpu_jobs.end(self.environment.get("SLURM_JOB_ID", ""))
-        return 0
-
-    def _refuses(self, node: Node) -> bool:
-        found = run_checks([self.check], node, self.local.thresholds)[self.check.name].result
-        if found.status is not Status.OK:
-            self.log(f"before job {node.job}: {line_of(self.check.name, found)}")
-        if found.status is not Status.FAIL:
-            return False
-        # Else the next report, while other jobs run here, would have what was found before.
-        state.remember(node, state.BETWEEN_JOBS, {self.check.name: vars(found)})
-        if self.check.name in self.local.report_only:
-            return False
-        try:
-            if self._is_drained_for(found):
-                return True
-            why = f"the watcher has not drained the node in {WAIT_SECONDS:g} s"
-        except SlurmError as error:
-            why = f"slurmctld: {error}"
-        self.log(f"job {node.job} starts all the same: {why}")
+def refuses(
+    local: Local, node: Node, log: Callable[[str], None], *, check: Check = gpu_free.CHECK, runner: Runner = run,
+    clock: Clock | None = None,
+) -> bool:  # fmt: skip
+    """Whether the job of this node is to start elsewhere."""
+    if check.name in local.off:
         return False
-
-    def _is_drained_for(self, found: Result) -> bool:
-        """Report what was found, and whether the node is then drained, by whomever. Raises SlurmError.
-
-        The report has nothing else in it: what was found before may not look as if it had been found now.
-        """
-        slurm, name = Slurm(runner=self.runner, timeout=ASK_SECONDS), self.local.node.name
-
-        def record() -> Record:
-            found = slurm.node(name)
-            if found is None:
-                raise SlurmError("there is no record of this node")
-            return found
-
-        before = record()
-        if before.is_drained:
+    found = run_checks([check], node)[check.name]
+    if found.status is not Status.OK:
+        log(f"before job {node.job}: {line_of(check.name, found)}")
+    if found.status is not Status.FAIL or check.name in local.report_only:
+        return False
+    state.remember(node, state.LAST, {})  # what is written now is not the last report that the other program knows of
+    try:
+        if _is_drained_for(check.name, found, node.name, Slurm(runner=runner, timeout=ASK_SECONDS), clock or Clock()):
             return True
-        report = Report(at=int(self.now()), results={self.check.name: found}, note=note_of(before.comment))
-        told = slurm.update(name, comment=encode(report))
-        if not told.ok:
-            raise SlurmError(told.message)
-        deadline = self.clock.now() + WAIT_SECONDS
-        while self.clock.now() < deadline:
-            self.clock.sleep(LOOK_SECONDS)
-            if record().is_drained:
-                return True
-        return False
+        why = f"the watcher has not drained the node in {WAIT_SECONDS:g} s"
+    except SlurmError as error:
+        why = f"slurmctld: {error}"
+    log(f"job {node.job} starts all the same: {why}")
+    return False
+
+
+def _is_drained_for(check: str, found: Result, name: str, slurm: Slurm, clock: Clock) -> bool:
+    """Report what was found, and whether the node is then drained, by whomever. Raises SlurmError.
+
+    The report has nothing else in it: what was found before may not look as if it had been found now.
+    """
+
+    def record() -> Record:
+        found = slurm.node(name)
+        if found is None:
+            raise SlurmError("there is no record of this node")
+        return found
+
+    before = record()
+    if before.is_drained:
+        return True
+    report = Report(at=int(time.time()), results={check: found}, note=note_of(before.comment))
+    told = slurm.update(name, comment=encode(report))
+    if not told.ok:
+        raise SlurmError(told.message)
+    deadline = clock.now() + WAIT_SECONDS
+    while clock.now() < deadline:
+        clock.sleep(LOOK_SECONDS)
+        if record().is_drained:
+            return True
+    return False
 
 
 def main() -> int:
     """Entry point. Whatever goes wrong in here must not keep jobs from starting on every node of a cluster."""
-    is_prolog = sys.argv[1:] == ["prolog"]
-    log = Log("health-prolog" if is_prolog else "health-epilog", sys.stderr)
+    program = "health-prolog" if sys.argv[1:] == ["prolog"] else "health-epilog"
+    log = Log(program, sys.stderr)
     try:
         prepare_environment()
-        log = Log("health-prolog" if is_prolog else "health-epilog", open_pod_log())
-        job = GpuJob(local=find_local(pod_environment()), log=log, runner=run, environment=os.environ)
-        return job.begin() if is_prolog else job.end()
+        log = Log(program, open_pod_log())
+        if program == "health-epilog":
+            GpuJobs().end(os.environ.get("SLURM_JOB_ID", ""))
+            return 0
+        local = find_local(pod_environment())
+        node = with_jobs(local.node, os.environ)
+        if refuses(local, node, log):
+            return REFUSED
+        GpuJobs().begin(node.job, node.job_gpus)
     except Exception as error:  # noqa: BLE001
         log.failure(f"gave up, and the job is not kept waiting: {type(error).__name__}: {error}")
-        return 0
+    return 0

@@ -13,19 +13,18 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from images.common.command import NO_PROGRAM, NOT_STARTED, TIMED_OUT, Runner
-from images.common.health.contract import Check, Node, Result, Thresholds
+from images.common.command import NO_PROGRAM, NOT_STARTED, Runner
+from images.common.health.contract import Check, Node, Result, fail, not_checked, ok
 from images.common.slurm_node import NodeConf
 from images.health.proc import jobs_here
-from images.health.verdict import fail, not_checked, ok
 
 SETTINGS: Final = Path("/config/health/settings.json")
-INSIDE: Final = "/usr/libexec/slurmstack/health-inside"
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/nvidia/bin"
 _LONGEST_LINE: Final = 200
 """Characters of what a site's check says: a comment of a node has room for several checks."""
@@ -36,7 +35,6 @@ class Local:
     """This node, and the site's settings for its checks."""
 
     node: Node
-    thresholds: Thresholds
     off: frozenset[str] = frozenset()
     """Checks that the site does not want."""
     report_only: frozenset[str] = frozenset()
@@ -92,10 +90,10 @@ def _with_settings(node: Node, pool: str, settings: Mapping[str, Any]) -> Local:
         gpus=of_pool.get("gpus", node.gpus),  # written by hand: to try the checks on machines that have none
         infiniband=of_pool.get("infiniband", node.infiniband),
         local_disks=tuple(Path(path) for path in of_pool.get("local_disks", node.local_disks)),
+        limits=settings.get("thresholds", {}),
     )
     return Local(
         node=node,
-        thresholds=Thresholds(settings.get("thresholds", {})),
         off=frozenset(settings.get("disabled", ())),
         report_only=frozenset(settings.get("report_only", ())),
         programs={name: program_check(name, program) for name, program in settings.get("programs", {}).items()},
@@ -106,19 +104,33 @@ def program_check(name: str, program: Mapping[str, Any]) -> Check:
     """A site's own check: a program in the jail, whose exit status says how it is and whose first line says what.
 
     As with LBNL's NHC, Slurm's prologs and most monitoring: 0 is well, anything else is a fault. A program that cannot
-    be started, is killed or does not end in time says nothing about the node.
+    be started, is killed or does not end in time says nothing about the node. It has no capabilities: users with
+    `sudo: true` are root in the jail, and may change what is run there.
     """
     command, seconds, fault = program["command"], program["seconds"], program["fault"]
 
-    def run(node: Node, runner: Runner, _: Thresholds) -> Result:
-        done = runner([INSIDE, str(node.jail or "/"), *command], timeout=seconds)
-        lines = [line.strip() for line in f"{done.stdout}\n{done.stderr}".splitlines()]
-        said = next(filter(None, lines), "")[:_LONGEST_LINE]
-        if done.code == TIMED_OUT:
+    def run(node: Node, _runner: Runner) -> Result:
+        from images.common.boundary import keep_only  # noqa: PLC0415  where a site has none nothing needs it
+
+        def enter() -> None:
+            if node.jail is not None:
+                os.chroot(node.jail)
+            os.chdir("/")
+            keep_only()
+
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False, preexec_fn=enter
+            )
+        except subprocess.TimeoutExpired:
             return not_checked(f"{command[0]} did not end in {seconds:g} s")
-        if done.code in {NOT_STARTED, NO_PROGRAM} or done.code < 0:
-            return not_checked(said or f"{command[0]} was ended by signal {-done.code}")
-        return ok() if done.code == 0 else fail(fault, said or f"{command[0]} ended with {done.code}")
+        except OSError as error:
+            return not_checked(f"{command[0]}: {error.strerror}")
+        lines = (line.strip() for line in b"\n".join((done.stdout, done.stderr)).decode(errors="replace").splitlines())
+        said, code = next(filter(None, lines), "")[:_LONGEST_LINE], done.returncode
+        if code in {NOT_STARTED, NO_PROGRAM} or code < 0:
+            return not_checked(said or f"{command[0]} was ended by signal {-code}")
+        return ok() if code == 0 else fail(fault, said or f"{command[0]} ended with {code}")
 
     return Check(
         name=name,

@@ -22,9 +22,9 @@ from images.common.health.report import Report, changes, encode, gists, note_of
 from images.common.health.slurm import ASK_SECONDS, Slurm, SlurmError
 from images.common.log import Log, open_pod_log
 from images.health import state
+from images.health.checks import find_checks
 from images.health.local import Local, find_local, pod_environment, prepare_environment, with_jobs
-from images.health.registry import find_checks, wanted
-from images.health.runner import Outcome, result_of, run_checks
+from images.health.runner import run_checks
 
 REFRESH_SECONDS: Final = 300
 """A report of something that is not well is renewed so often, so that the watcher can tell an old one from one that
@@ -41,8 +41,6 @@ than it: one from the very moment of the drain would else hold the node for `REF
 ALL_SECONDS: Final = 40.0
 """For all checks together. slurmd ends the program after 60 s."""
 
-_LAST: Final = "last"
-
 
 @dataclass(kw_only=True)
 class Periodic:
@@ -58,30 +56,23 @@ class Periodic:
         """Run the checks and tell what they found."""
         began = self.now()
         node = with_jobs(self.local.node, {})
-        checks = wanted(self.checks, node, self.local.off)
-        now = [check for check in checks if not (check.between_jobs and node.other_jobs)]
-        outcomes = run_checks(now, node, self.local.thresholds, seconds=ALL_SECONDS)
-        outcomes |= self._kept([check.name for check in checks if check.between_jobs], outcomes)
-        results = {name: outcome.result for name, outcome in outcomes.items()}
+        checks = [
+            check
+            for name, check in self.checks.items()
+            if name not in self.local.off and node.has(check.hardware) and not (check.between_jobs and node.other_jobs)
+        ]
+        results = run_checks(checks, node, seconds=ALL_SECONDS)
         self._tell(results, int(began))
         with contextlib.suppress(OSError):  # a dashboard shows that the last figures are old
-            state.write(self.local.node, state.METRICS, metrics(outcomes, self.now()))
-
-    def _kept(self, names: list[str], outcomes: Mapping[str, Outcome]) -> dict[str, Outcome]:
-        """What checks that look between jobs, or a prolog, found last, for those that have not looked now."""
-        before = state.recall(self.local.node, state.BETWEEN_JOBS)
-        found = {name: vars(outcomes[name].result) for name in names if name in outcomes}
-        if found and found != before:
-            state.remember(self.local.node, state.BETWEEN_JOBS, found)
-        return {name: Outcome(result=result_of(before[name])) for name in names if name in before.keys() - found}
+            state.write(self.local.node, state.METRICS, metrics(results, self.now()))
 
     def _tell(self, results: dict[str, Result], at: int) -> None:
-        last = state.recall(self.local.node, _LAST)
+        last = state.recall(self.local.node, state.LAST)
         seen = last.get("seen")
         for line in changes(seen or {}, results):
             self.log(line)
         report = Report(at=at, results=results)
-        last["seen"] = gists(results)
+        last["seen"] = {**(seen or {}), **gists(results)}  # one that looks between jobs is no news when a job starts
         if last["seen"] != seen:
             last["changed_at"] = report.at
         if self._is_due(report, last):
@@ -91,7 +82,7 @@ class Periodic:
             elif problem != last.get("problem"):
                 self.log(f"cannot write the report to Slurm: {problem}")
             last["problem"] = problem
-        state.remember(self.local.node, _LAST, last)
+        state.remember(self.local.node, state.LAST, last)
 
     def _is_due(self, report: Report, last: dict[str, Any]) -> bool:
         if last.get("sent") != last["seen"]:
@@ -118,18 +109,18 @@ class Periodic:
         return None if told.ok else told.message
 
 
-def metrics(outcomes: Mapping[str, Outcome], at: float) -> str:
+def metrics(results: Mapping[str, Result], at: float) -> str:
     """All figures of one run, for Prometheus. `at`: seconds since 1970.
 
     `check_status` is 1 for the status that the check has and 0 for the others, so that an alert can name one.
     """
     series: dict[str, dict[str, float]] = {"last_run_timestamp_seconds": {"": float(int(at))}}
-    for name, outcome in sorted(outcomes.items()):
-        series.setdefault("check_seconds", {})[f'{{check="{name}"}}'] = round(outcome.seconds, 4)
+    for name, result in sorted(results.items()):
+        series.setdefault("check_seconds", {})[f'{{check="{name}"}}'] = round(result.seconds, 4)
         for status in Status:
             labels = f'{{check="{name}",status="{status.value}"}}'
-            series.setdefault("check_status", {})[labels] = float(outcome.result.status is status)
-        for given, value in outcome.result.values.items():
+            series.setdefault("check_status", {})[labels] = float(result.status is status)
+        for given, value in result.values.items():
             metric, brace, labels = given.partition("{")
             series.setdefault(metric, {})[brace + labels] = value
     lines = []

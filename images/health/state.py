@@ -18,8 +18,8 @@ from typing import Any, Final
 from images.common.health.contract import Node
 
 METRICS: Final = "metrics.prom"
-BETWEEN_JOBS: Final = "between-jobs"
-"""What checks found that look only while no job runs: check -> its result."""
+LAST: Final = "last"
+"""What was reported last; where nothing is known of it, the next report is news."""
 
 GAP_SECONDS: Final = 300.0
 """What was last seen longer ago counts as new: nobody looked meanwhile. Ten intervals of `HealthCheckProgram`."""

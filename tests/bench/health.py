@@ -11,7 +11,6 @@ from local.report import PlainReport
 from tests.bench.cluster import WORKERS, Cluster
 from tests.bench.figures import Bench
 from tests.e2e.harness import wait_until
-from tests.fakes.gpus import FakeGpus
 from tests.stacks import dev
 from tests.switched_off import switch_off
 
@@ -31,10 +30,6 @@ def health(bench: Bench, cluster: Cluster) -> None:
         "prolog and epilog add to a job", [max(0.0, taken - without) for taken in with_ours], goal=0.3, note=note
     )
     cluster.change("slurm.settings", dev()["slurm"]["settings"])
-    gpus = give_gpus(cluster)
-    drained = "a GPU is lost (played) -> its node is drained"
-    bench.measure(drained, lambda _: lost_gpu(cluster, gpus, WORKERS[0]), runs=4, goal=35)
-    cluster.up()
     bench.measure("a Kubernetes node is lost -> its job is requeued", lambda _: lost_machine(cluster), runs=2, goal=60)
 
 
@@ -43,37 +38,6 @@ def chain(run: Callable[[str], str]) -> float:
     started = time.monotonic()
     run(f"for i in $(seq {CHAIN}); do srun --exclusive -N1 -w default-0 true; done")
     return (time.monotonic() - started) / CHAIN
-
-
-def drained(slurm: Cluster, node: str) -> bool:
-    """Whether a check keeps jobs from a node."""
-    return "health/" in slurm.slurm(f"scontrol show node {node} | grep -F Reason=", check=False)
-
-
-def give_gpus(slurm: Cluster) -> FakeGpus:
-    """One GPU in each worker, at which the checks have looked."""
-    gpus = FakeGpus(slurm)
-    looks = "scontrol show node {} | grep -q 'Comment=.*ok:.*gpu-presence'"
-    for node in WORKERS:
-        wait_until(
-            lambda: slurm.slurm(f"{looks.format(node)} && echo yes", check=False).strip() == "yes",  # noqa: B023
-            f"{node} looks at its GPU", timeout=240,
-        )  # fmt: skip
-    return gpus
-
-
-def lost_gpu(slurm: Cluster, gpus: FakeGpus, node: str) -> float:
-    """Seconds from a GPU's loss to the drain; afterwards all is well again."""
-    started = time.monotonic()
-    gpus.set(node, there=False)
-    wait_until(lambda: drained(slurm, node), f"{node} is drained", timeout=120)
-    taken = time.monotonic() - started
-    gpus.set(node, there=True)
-    wait_until(lambda: not drained(slurm, node), f"{node} is resumed", timeout=180)
-    # Another one forgets that this check has failed before: else each lift would take longer than the last one.
-    slurm.kubectl.run("rollout", "restart", "deployment/health-watch", "-n", slurm.namespace)
-    slurm.kubectl.run("rollout", "status", "deployment/health-watch", "-n", slurm.namespace)
-    return taken
 
 
 def lost_machine(slurm: Cluster) -> float:

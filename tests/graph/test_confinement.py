@@ -47,7 +47,6 @@ def test_containers_have_the_capabilities_that_are_written_down_and_no_others(re
             limits = container["resources"].get("limits", {})
             if name == "slurmd":
                 expected += ["SYS_RESOURCE"] if any(key.startswith("rdma/") for key in limits) else []
-                expected += ["SYSLOG"] if "nvidia.com/gpu" in limits else []
             assert context["capabilities"]["drop"] == ["ALL"], (owner, name)
             assert context["capabilities"].get("add", []) == expected, (owner, name)
             assert not context.get("privileged"), (owner, name)

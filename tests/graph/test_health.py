@@ -8,7 +8,7 @@ import pytest
 
 from cli.program.recording import Recording
 from tests.graph import objects
-from tests.graph.objects import containers, differing, inputs, named, pod, volumes
+from tests.graph.objects import differing, inputs, named, pod, volumes
 
 PODS = "slurm-health-pods"
 
@@ -72,4 +72,3 @@ def test_turned_off_there_is_nothing_of_it() -> None:
     assert not named(recording, "slurm-health")
     spec = pod(recording, "slurm-pool-gpu-pods")
     assert "health" not in volumes(spec)
-    assert "SYSLOG" not in containers(spec)["slurmd"]["securityContext"]["capabilities"]["add"]

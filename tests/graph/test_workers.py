@@ -103,32 +103,29 @@ def gpu_pod(gpus: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("gpus", "extended", "told", "reads_the_kernel_s_log"),
+    ("gpus", "extended", "told"),
     [
-        (AMD, {"amd.com/gpu": "8"}, {"GPU_VENDOR": "amd"}, False),
+        (AMD, {"amd.com/gpu": "8"}, {"GPU_VENDOR": "amd"}),
         (
             {"count": 8, "type": "h100", "shard": 32},
             {"nvidia.com/gpu": "8"},
             {"NVIDIA_DRIVER_CAPABILITIES": "compute,utility,video"},
-            True,
         ),
         (
             MIG,
             {"nvidia.com/mig-1g.10gb": "7", "nvidia.com/mig-3g.40gb.me": "1"},
             {"NVIDIA_DRIVER_CAPABILITIES": "compute,utility,video"},
-            True,
         ),
     ],
 )
 def test_a_pod_asks_for_its_gpus_in_their_vendor_s_words_and_slurmd_is_told_whose_they_are(
-    gpus: Any, extended: dict[str, str], told: dict[str, str], reads_the_kernel_s_log: bool
+    gpus: Any, extended: dict[str, str], told: dict[str, str]
 ) -> None:
     (slurmd,) = gpu_pod(gpus)["containers"]
     for part in ("requests", "limits"):
         assert {name: count for name, count in slurmd["resources"][part].items() if ".com/" in name} == extended
     found = environment(slurmd)
     assert {name: found[name] for name in ("GPU_VENDOR", "NVIDIA_DRIVER_CAPABILITIES") if name in found} == told
-    assert ("SYSLOG" in slurmd["securityContext"]["capabilities"]["add"]) is reads_the_kernel_s_log
 
 
 def test_only_where_it_is_asked_for_exporters_of_the_machine_are_shown_the_jobs() -> None:

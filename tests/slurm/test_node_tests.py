@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from config.sections.health import Health
 from images.common.health.contract import Result, Status
-from images.health.node_tests.results import Record, decode, encode
+from images.common.health.report import Finding, measured_in, with_measured
+from slurm.health import watch_settings
 from tests.slurm.asked import Asked
 from tests.slurm.conftest import one_version
 from tests.slurm.minimal import IN_JAIL, minimal_config
@@ -41,13 +43,13 @@ SETTINGS = {
 class Tested(Asked):
     """A cluster of two nodes."""
 
-    def found(self, name: str) -> Record | None:
+    def found(self, name: str) -> Finding | None:
         """The last result of cpu-speed."""
-        return decode(str(self.node(name).get("extra", ""))).get("cpu-speed")
+        return measured_in(str(self.node(name).get("extra", ""))).get("cpu-speed")
 
-    def remember(self, name: str, record: Record | None) -> None:
+    def remember(self, name: str, record: Finding | None) -> None:
         """Put a result into the node's record, as an earlier run would have."""
-        extra = encode({"cpu-speed": record} if record else {}, "")
+        extra = with_measured("", {"cpu-speed": record} if record else {})
         self.sandbox.run(["scontrol", "update", f"nodename={name}", f"extra={extra}"])
 
     def await_forgotten(self) -> None:
@@ -76,8 +78,9 @@ def cluster(slurm_version: str) -> Iterator[Tested]:
         path.write_text(json.dumps(SETTINGS))
         path.chmod(0o644)
         controller.start_program("health-tests", {"SLURM_CONF": CONF, "SETTINGS": "/run/tests.json"})
-        watch = {"SLURM_CONF": CONF, "MACHINES": "no", "MAX_DRAINED": "1", "TESTS": "yes"}
-        controller.start_program("health-watch", watch)
+        alone = {"max_drained": 1, "machines": {"follow": False}, "tests": {"enabled": True}}
+        watch = watch_settings(Health.model_validate(alone))
+        controller.start_program("health-watch", {"SLURM_CONF": CONF, "SETTINGS": watch})
         yield Tested(sandbox=sandbox)
 
 
@@ -106,7 +109,7 @@ def test_a_node_that_is_too_slow_twice_is_drained_with_the_figures(cluster: Test
     cluster.await_forgotten()
     earlier = int(time.time()) - 600
     once = Result(status=Status.WARN, fault="hardware", message="events 213 events/s, measured once")
-    cluster.remember("default-1", Record(at=earlier, result=once))
+    cluster.remember("default-1", Finding(at=earlier, result=once))
     wait_until(lambda: "DRAIN" in cluster.node("default-1")["state"], cluster.sandbox.logs)
     reason = cluster.node("default-1")["reason"]
     assert reason.startswith("health/cpu-speed [hardware]: events 212.5 events/s (at least 1000 expected)"), reason

@@ -1,6 +1,6 @@
 """What checks say of a node, as it stands in Slurm: the report in the node's Comment, and the reason of a drain.
 
-    health 2026-11-21T21:55:03Z | ok: clock disks | fail gpu-xid [hardware]: GPU 3: Xid 79 | not checked dns: no answer
+    health 2026-11-21T21:55:03Z | ok: disks | fail gpu-presence [hardware]: GPU is lost | not checked dns: no answer
 
 The report is for people who run `scontrol show node`, and for the watcher and `slurmstack health`, which read it back.
 A comment that an administrator had set stays, after ` || `. What is not understood of a line is left out: the checks in
@@ -8,18 +8,28 @@ it are then unknown, which changes nothing anywhere.
 
 The reason of a drain that the watcher sets is `health/<check> [<class>]: <message>`. Whoever else drains for a check
 and wants the watcher to lift it when the check is well again writes the same.
+
+What tests of nodes have found is in the field Extra of the node's record:
+
+    {"health_tests": "2026-11-21T21:55:03Z ok cpu-speed: ... | 2026-11-21T22:01:40Z fail nccl-node [hardware]: ..."}
+
+Each has its own time: they run days apart. Extra is kept by slurmctld over restarts, goes with the node's record, and
+its changes are not written to the accounting database (24.11 and 26.05, `update_node`). With
+`SchedulerParameters=extra_constraints` Slurm refuses there what is no JSON and lets jobs ask for keys of it: so it is
+JSON, and the keys of others stay. A text that is none stays under the key `note`.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
-from images.common.health.contract import FaultClass, Result, Status
+from images.common.health.contract import FAULTS, Result, Status
 
 SKEW_SECONDS: Final = 5.0
 """How far the clock of a node may be from slurmctld's."""
@@ -32,9 +42,7 @@ WELL_STALE_SECONDS: Final = 4020.0
 MESSAGE_LENGTH: Final = 240
 """Characters of one check's message in the line. The whole message is in the pod's log."""
 
-FAULTS: Final[Mapping[str, FaultClass]] = {"user": "user", "node": "node", "hardware": "hardware"}
-"""The least grave first."""
-
+TESTS_KEY: Final = "health_tests"
 _WORD: Final = "health"
 _NOTE: Final = " || "
 _PART: Final = " | "
@@ -170,11 +178,6 @@ def parse(reason: str) -> str | None:
     return None if match is None else match["name"]
 
 
-def gravity(fault: FaultClass | None) -> int:
-    """The higher the graver."""
-    return list(FAULTS).index(fault or "node")
-
-
 # ---------------------------------------------------------------- how long it holds
 
 
@@ -203,3 +206,34 @@ class Finding:
         if drained_at is None or self.result.status not in {Status.OK, Status.WARN} or not self.is_fresh(now):
             return False
         return drained_at + SKEW_SECONDS < self.at <= now + SKEW_SECONDS
+
+
+# ---------------------------------------------------------------- tests of nodes
+
+
+def measured_in(extra: str) -> dict[str, Finding]:
+    """The last results of tests in a node's Extra, by test. What is not understood of it is left out."""
+    found: dict[str, Finding] = {}
+    line = _object(extra).get(TESTS_KEY)
+    for part in line.split(_PART) if isinstance(line, str) else []:
+        time_, _, said = part.strip().partition(" ")
+        at = moment(time_)
+        if at is not None:
+            found |= {name: Finding(at=at, result=result) for name, result in results_in(said)}
+    return found
+
+
+def with_measured(extra: str, found: Mapping[str, Finding]) -> str:
+    """The Extra with these results in place of the ones that it had."""
+    lines = (f"{stamp(one.at)} {line_of(name, one.result)}" for name, one in sorted(found.items()))
+    return json.dumps({**_object(extra), TESTS_KEY: _PART.join(lines)})
+
+
+def _object(extra: str) -> dict[str, Any]:
+    try:
+        content = json.loads(extra)
+    except ValueError:
+        content = None
+    if isinstance(content, dict):
+        return content
+    return {"note": extra.strip()} if extra.strip() else {}

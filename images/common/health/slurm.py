@@ -6,13 +6,12 @@ left out: what is not known is not touched.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from images.common.command import Result, Runner, run
-from images.common.health.report import parse
+from images.common.health.report import Finding, measured_in, parse
 from images.common.slurm_node import UNKNOWN_NODE
 from images.common.slurm_records import NodeRecord, NotUnderstoodError, node_records
 from images.common.wait import Clock, Reminder
@@ -25,12 +24,6 @@ SHARE: Final = 5.0
 """A look that takes long, with thousands of nodes, is followed by a pause of this many times its length."""
 RUNNING: Final = "running,suspended,configuring,stopped"
 """States of jobs that have a node, those that are ending not included."""
-
-RESERVATION: Final = "health-test-"
-"""With the node's name: what keeps a node for the tests alone, by which images/common/policy/reservation.py knows it
-too, and by the comment."""
-RETEST: Final = "re-test of "
-"""And the comment of that, with the node's name too."""
 
 _DOWN: Final = frozenset({"DOWN", "ERROR"})
 _CLOSED: Final = frozenset({"DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING"})
@@ -61,6 +54,11 @@ class SlurmError(Exception):
 @dataclass(frozen=True, kw_only=True)
 class Record(NodeRecord):
     """A node's record, and what it means here."""
+
+    @property
+    def tests(self) -> dict[str, Finding]:
+        """What tests of nodes have found here the last time."""
+        return measured_in(self.extra)
 
     @property
     def is_closed(self) -> bool:
@@ -154,15 +152,6 @@ class Slurm:
     def requeue(self, job: str) -> Result:
         """Have a job start again, elsewhere. Slurm refuses for interactive ones and those with `--no-requeue`."""
         return self._do("scontrol", "requeue", "incomplete", job)
-
-    def held(self) -> list[str]:
-        """Nodes that are kept for the tests of nodes. Raises SlurmError."""
-        text = self._ask(["scontrol", "show", "reservation", "--oneliner"], LIST_TIMEOUT_SECONDS)
-        return re.findall(rf"(?m)^ReservationName={RESERVATION}(\S+) .*Comment={RETEST}\1 *$", text)
-
-    def release(self, node: str) -> Result:
-        """Give it back. Slurm refuses while a job that is in the reservation waits or runs."""
-        return self._do("scontrol", "delete", f"reservationname={RESERVATION}{node}")
 
     def _ask(self, argv: Sequence[str], timeout: float) -> str:
         result = self.runner(list(argv), timeout=timeout)

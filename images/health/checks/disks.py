@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from images.common.command import Runner
-from images.common.health.contract import Check, Node, Result, Thresholds
-from images.health.verdict import fail, not_checked, ok, warn, worst
+from images.common.health.contract import Check, Node, Result, fail, not_checked, ok, warn, worst
 
 NAME: Final = "disks"
 
@@ -36,16 +35,16 @@ _GIB: Final = 2**30
 _PAGE: Final = 4096
 
 
-def judge(path: Path, figures: os.statvfs_result, thresholds: Thresholds) -> Result:
+def judge(path: Path, figures: os.statvfs_result, node: Node) -> Result:
     """One file system against the limits."""
     used = figures.f_blocks - figures.f_bfree
     if used < 0 or used + figures.f_bavail <= 0:
         return not_checked(f"{path}: the file system tells no size")
     share = used / (used + figures.f_bavail)  # as `df` counts: what is kept for root counts as neither used nor free
     values, found = {f'disk_used_ratio{{path="{path}"}}': share}, []
-    warning = thresholds.get(NAME, "warn_percent", WARN_PERCENT)
-    failure = thresholds.get(NAME, "fail_percent", FAIL_PERCENT)
-    if figures.f_bavail * figures.f_frsize < thresholds.get(NAME, "enough_gib", ENOUGH_GIB) * _GIB:
+    warning = node.limit(NAME, "warn_percent", WARN_PERCENT)
+    failure = node.limit(NAME, "fail_percent", FAIL_PERCENT)
+    if figures.f_bavail * figures.f_frsize < node.limit(NAME, "enough_gib", ENOUGH_GIB) * _GIB:
         found.append(_against(f"{path}: {{:.0f}} % of the space used", share, warning, failure))
     # Where a file system has no fixed number of inodes (btrfs, some network file systems) these make no sense.
     taken, free = figures.f_files - figures.f_ffree, min(figures.f_favail, figures.f_ffree)
@@ -83,21 +82,17 @@ def try_to_write(directory: Path) -> Result:
     return ok()
 
 
-def run(node: Node, _runner: Runner, thresholds: Thresholds) -> Result:
+def run(node: Node, _runner: Runner) -> Result:
     """Look at all of them; one that cannot be looked at does not hide the others."""
     paths = [*filter(None, (node.jail, node.homes)), *node.local_disks]
     found = [try_to_write(node.root / directory) for directory in WRITTEN]
     for path in dict.fromkeys(paths):
         try:
-            found.append(judge(path, os.statvfs(path), thresholds))
+            found.append(judge(path, os.statvfs(path), node))
         except OSError as error:
             found.append(not_checked(f"{path}: {error.strerror}"))
     return worst(found)
 
 
 # Not before a job: a full jail is the same for all nodes, and nothing that a job's start elsewhere would help.
-CHECK: Final = Check(
-    name=NAME,
-    run=run,
-    seconds=SECONDS,
-)
+CHECK: Final = Check(name=NAME, run=run, seconds=SECONDS)

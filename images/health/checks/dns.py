@@ -12,9 +12,8 @@ import time
 from typing import Final
 
 from images.common.command import Runner
-from images.common.health.contract import Check, Node, Result, Thresholds
+from images.common.health.contract import Check, Node, Result, fail, not_checked, ok, warn, worst
 from images.health.state import lasts
-from images.health.verdict import fail, not_checked, ok, warn, worst
 
 NAME: Final = "dns"
 
@@ -63,7 +62,7 @@ def _look_up(name: str) -> Result:
     return warn("node", f"{name} took {took:.1f} s") if took >= WARN_SECONDS else ok()
 
 
-def run(node: Node, _runner: Runner, _thresholds: Thresholds) -> Result:
+def run(node: Node, _runner: Runner) -> Result:
     """Look up all of them. What no server answers for a minute is a failure."""
     try:
         text = (node.root / CONFIGURATION).read_text(encoding="utf-8", errors="replace")
@@ -76,8 +75,4 @@ def run(node: Node, _runner: Runner, _thresholds: Thresholds) -> Result:
     return worst(found)
 
 
-CHECK: Final = Check(
-    name=NAME,
-    run=run,
-    seconds=SECONDS,
-)
+CHECK: Final = Check(name=NAME, run=run, seconds=SECONDS)

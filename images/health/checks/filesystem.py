@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from images.common.command import Runner
-from images.common.health.contract import Check, Node, Result, Thresholds
+from images.common.health.contract import Check, Node, Result, fail, not_checked, ok, warn
 from images.health.state import lasts
-from images.health.verdict import fail, not_checked, ok, warn
 
 NAME: Final = "filesystem"
 
@@ -83,7 +82,7 @@ def _measure(directory: int, name: str) -> dict[str, float]:
     return {"write": written - start, "sync": synced - written, "remove": time.monotonic() - synced}
 
 
-def run(node: Node, _runner: Runner, thresholds: Thresholds) -> Result:
+def run(node: Node, _runner: Runner) -> Result:
     """Try it in the jail, and hold the times against the limits."""
     if node.jail is None:
         return ok()
@@ -93,7 +92,7 @@ def run(node: Node, _runner: Runner, thresholds: Thresholds) -> Result:
     except OSError as error:
         reason = f"{node.jail}: {error.strerror or error}"
         return fail("node", reason) if error.errno in BROKEN else not_checked(reason)
-    failure = thresholds.get(NAME, "fail_seconds", FAIL_SECONDS)
+    failure = node.limit(NAME, "fail_seconds", FAIL_SECONDS)
     least = min(WARN_SECONDS, failure)
     values = {f'filesystem_seconds{{operation="{name}"}}': seconds for name, seconds in took.items()}
     is_slow = max(took.values()) >= failure
@@ -108,8 +107,4 @@ def run(node: Node, _runner: Runner, thresholds: Thresholds) -> Result:
 
 # Not before a job: a slow jail is slow for all nodes, and a job's start elsewhere would not help. First of all that
 # touch the jail, as the first touch is what waits; JailSlow (slurm/alerts.py) looks at how long this check takes.
-CHECK: Final = Check(
-    name=NAME,
-    run=run,
-    seconds=SECONDS,
-)
+CHECK: Final = Check(name=NAME, run=run, seconds=SECONDS)

@@ -10,10 +10,9 @@ import re
 from typing import Final
 
 from images.common.command import Runner
-from images.common.health.contract import Check, Node, Result, Thresholds
+from images.common.health.contract import Check, Node, Result, UnknownError, fail, not_checked, ok
 from images.health.checks.gpu_presence import has_none, says_lost
 from images.health.proc import jobs_here
-from images.health.verdict import UnknownError, fail, not_checked, ok
 
 NAME: Final = "gpu-free"
 
@@ -27,17 +26,17 @@ _MEMORY: Final = ["nvidia-smi", "--query-gpu=index,memory.used", "--format=csv,n
 _GPU: Final = r"\s*(\d{1,4})\s*,\s*(\d{1,9})\s*"
 
 
-def run(node: Node, runner: Runner, thresholds: Thresholds) -> Result:
+def run(node: Node, runner: Runner) -> Result:
     """Look at all GPUs, unless others use some."""
     if node.job and not node.job_gpus:
         return ok()
-    if node.shares_gpus or (not node.job and node.other_jobs):  # the latter by hand
-        return not_checked("others use these GPUs, too" if node.shares_gpus else "jobs run here")
+    if node.shares_gpus:
+        return not_checked("others use these GPUs, too")
     used, lost = _read(runner)
     if len(used) < node.gpus:
         why = f": {lost[0].strip()[:120]}" if lost else ""
         return fail("hardware", f"{len(used)} of {node.gpus} GPUs are there{why}")
-    busy = [f"GPU {index}: {mib} MiB" for index, mib in used if mib > thresholds.get(NAME, "used_mib", USED_MIB)]
+    busy = [f"GPU {index}: {mib} MiB" for index, mib in used if mib > node.limit(NAME, "used_mib", USED_MIB)]
     if not busy:
         return ok()
     # Slurm numbers GPUs by their device files, nvidia-smi by their place on the bus: whose these are cannot be told.

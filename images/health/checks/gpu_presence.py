@@ -1,4 +1,7 @@
-"""gpu-presence: all GPUs are there, and the driver does not ask to reset one. Other checks of GPUs use its answers.
+"""gpu-presence: all GPUs are there, and the driver does not ask to reset one.
+
+What the driver asks for after an error (Xid) it tells by itself, from R570 on. What else the kernel's log has of GPUs
+is DCGM's to judge (docs/health.md, "Your own checks").
 
 The names of fields are those of `nvidia-smi --help-query-gpu` (driver R580). A driver before R570 refuses the whole
 question for the one name that it does not know, and is asked again without it.
@@ -12,9 +15,17 @@ from typing import Final
 
 from images.common.command import NO_PROGRAM, TIMED_OUT, Runner
 from images.common.command import Result as Answer
-from images.common.health.contract import Check, Node, Result, Thresholds
-from images.health.state import recall, remember
-from images.health.verdict import UnknownError, fail, not_checked, ok, warn, worst
+from images.common.health.contract import (
+    Check,
+    Node,
+    Result,
+    UnknownError,
+    fail,
+    not_checked,
+    ok,
+    warn,
+    worst,
+)
 
 NAME: Final = "gpu-presence"
 
@@ -28,9 +39,6 @@ CHECK_SECONDS: Final = 12.0
 
 _ACTION: Final = "gpu_recovery_action"
 _FIELDS: Final = f"index,pci.bus_id,name,{_ACTION}"
-
-_ADDRESSES: Final = "nvidia-gpus"
-"""Name of what is remembered: the GPUs' addresses on the bus."""
 
 # Texts and not compiled patterns: a program that runs twice a minute, and mostly on healthy GPUs, would compile them
 # for nothing.
@@ -58,20 +66,13 @@ class Gpu:
     """One GPU, as nvidia-smi describes it."""
 
     index: int
-    address: str
-    """On the bus, as the kernel's log writes it: `0000:3b:00`."""
     lost: str = ""
     """What it says in place of its values, if nobody can use it."""
     action: str = ""
     """What the driver says has to be done before it works again."""
 
 
-def addresses(node: Node) -> dict[str, int]:
-    """PCI address as the kernel's log writes it (`0000:3b:00`) -> index, from the last answer in this pod, if any."""
-    return recall(node, _ADDRESSES)
-
-
-def read(node: Node, runner: Runner) -> tuple[list[Gpu], list[str]]:
+def read(runner: Runner) -> tuple[list[Gpu], list[str]]:
     """The GPUs, and what nvidia-smi says of those that it could not open. Raises UnknownError."""
     answer = _ask(runner, _FIELDS)
     if answer.code != 0 and f'Field "{_ACTION}" is not a valid field to query' in answer.stdout + answer.stderr:
@@ -92,7 +93,6 @@ def read(node: Node, runner: Runner) -> tuple[list[Gpu], list[str]]:
         raise UnknownError(f"{TOOL} says something unexpected: {odd[0][:80]}")
     if (answer.code != 0 or not gpus) and not lost and not has_none(answer):
         raise UnknownError(f"{TOOL} ended with {answer.code}: {answer.message[:120]}")
-    remember(node, _ADDRESSES, {gpu.address: gpu.index for gpu in gpus})
     return gpus, lost
 
 
@@ -114,16 +114,9 @@ def _gpu(line: str) -> Gpu | None:
         return None
     return Gpu(
         index=int(values[0]),
-        address=kernel_address(values[1]),
         lost=next((value for value in values if value.lower() in LOST), ""),
         action=values[3] if len(values) > 3 else "",
     )
-
-
-def kernel_address(bus_id: str) -> str:
-    """`00000000:3B:00.0`, as nvidia-smi writes it, or `0000:3B:00` -> `0000:3b:00`."""
-    domain, _, rest = bus_id.lower().partition(":")
-    return f"{domain[-4:]}:{rest.partition('.')[0]}"
 
 
 def says_lost(line: str) -> bool:
@@ -145,12 +138,12 @@ def _judge(gpu: Gpu) -> Result:
     return (fail if is_grave else warn)("hardware", f"GPU {gpu.index}: the driver asks for: {gpu.action[:40]}")
 
 
-def run(node: Node, runner: Runner, _thresholds: Thresholds) -> Result:
+def run(node: Node, runner: Runner) -> Result:
     """How many GPUs there are, against how many the stack file names; and each one's own state."""
     if node.gpus <= 0:
         return not_checked("the stack file names no GPUs for this node")
     try:
-        gpus, lost = read(node, runner)
+        gpus, lost = read(runner)
     except NoDriverError as error:
         return fail("node", f"the NVIDIA driver does not work: {str(error)[:160]}")
     found = [_judge(gpu) for gpu in gpus]
@@ -161,9 +154,4 @@ def run(node: Node, runner: Runner, _thresholds: Thresholds) -> Result:
 
 
 # Not before a job: with all fields nvidia-smi takes longer than a prolog should.
-CHECK: Final = Check(
-    name=NAME,
-    run=run,
-    hardware="gpu",
-    seconds=CHECK_SECONDS,
-)
+CHECK: Final = Check(name=NAME, run=run, hardware="gpu", seconds=CHECK_SECONDS)

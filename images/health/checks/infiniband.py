@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from images.common.command import Runner
-from images.common.health.contract import Check, Node, Result, Thresholds
+from images.common.health.contract import Check, Node, Result, fail, not_checked, ok, warn, worst
 from images.health.state import recall, remember
-from images.health.verdict import fail, not_checked, ok, warn, worst
 
 NAME: Final = "infiniband"
 
@@ -124,7 +123,7 @@ def _judge_downs(node: Node, ports: Sequence[Port]) -> list[Result]:
     return found
 
 
-def run(node: Node, _runner: Runner, thresholds: Thresholds) -> Result:
+def run(node: Node, _runner: Runner) -> Result:
     """Look at all ports. What cannot be read of one hides no other."""
     try:
         devices = sorted((node.root / _CLASS).iterdir())
@@ -143,14 +142,10 @@ def run(node: Node, _runner: Runner, thresholds: Thresholds) -> Result:
     if not ports and not found:
         return fail("hardware", f"no InfiniBand: {'the devices have Ethernet ports only' if devices else 'no device'}")
     if ports:
-        found.append(_judge_states(ports, int(thresholds.get(NAME, "ports", 0.0))))
-        found += _judge_rates(ports, thresholds.get(NAME, "gigabits", 0.0))
+        found.append(_judge_states(ports, int(node.limit(NAME, "ports", 0.0))))
+        found += _judge_rates(ports, node.limit(NAME, "gigabits", 0.0))
         found += _judge_downs(node, ports)
     return worst(found)
 
 
-CHECK: Final = Check(
-    name=NAME,
-    run=run,
-    hardware="infiniband",
-)
+CHECK: Final = Check(name=NAME, run=run, hardware="infiniband")

@@ -7,8 +7,7 @@ import re
 from typing import Final
 
 from images.common.command import TIMED_OUT, Runner
-from images.common.health.contract import Check, Node, Result, Thresholds
-from images.health.verdict import fail, not_checked, ok
+from images.common.health.contract import Check, Node, Result, fail, not_checked, ok
 
 NAME: Final = "munge"
 
@@ -21,7 +20,7 @@ allowed. Not 15 to 17, expired, from the future and replayed: here these mean th
 checks met. Not 1 to 5 either, which are the programs' own."""
 
 
-def run(_node: Node, runner: Runner, _thresholds: Thresholds) -> Result:
+def run(_node: Node, runner: Runner) -> Result:
     """Make one and read it. It is root's credential, so nobody else may decode it."""
     make = f"munge --no-input --restrict-uid={os.geteuid()}"
     both = f'credential=$({make}) && echo "$credential" | unmunge --keys=STATUS --numeric'
@@ -36,7 +35,4 @@ def run(_node: Node, runner: Runner, _thresholds: Thresholds) -> Result:
     return ok()
 
 
-CHECK: Final = Check(
-    name=NAME,
-    run=run,
-)
+CHECK: Final = Check(name=NAME, run=run)

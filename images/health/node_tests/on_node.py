@@ -2,8 +2,9 @@
 """The batch script of a test: runs on the node, in the jail, as whatever is in it, and needs nothing but Python there.
 
 It runs the command that its first argument names, and tells how that went in the Comment of its own job, in which Slurm
-allows 1,023 characters: `{"code": 0, "platform": "8x NVIDIA H100 80GB HBM3", "text": "..."}`. Whoever has submitted the
-job reads it there. It is ended by SIGTERM at any time, leaving nothing behind: users do not wait for a test.
+allows 1,023 characters: `{"code": 0, "platform": "8x NVIDIA H100 80GB HBM3", "figures": {"busbw": ["474.8"]}, ...}`.
+Whoever has submitted the job reads it there. It is ended by SIGTERM at any time, leaving nothing behind: users do not
+wait for a test.
 """
 
 from __future__ import annotations
@@ -21,30 +22,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-LONGEST = 1000
 NO_PROGRAM = 127
 PREFIX = "slurmstack-health-"
 
 
-def kept(output: str, pattern: str) -> str:
-    """What matters of the output: of each line that matches the groups of the pattern, or the match."""
-    lines = []
-    for line in output.splitlines():
-        match = re.search(pattern, " ".join(line.split()))
-        if match:
-            lines.append(" ".join(filter(None, match.groups())) or match[0])
-    return "\n".join(lines)
-
-
-def told(code: int, output: str, pattern: str, platform: str) -> str:
-    """The comment. Of an output in which nothing matters it has the end, which tells why."""
-    text = "\n".join(plain(line) for line in kept(output, pattern).splitlines())
-    said: dict[str, Any] = {"code": code, "platform": plain(platform)[:60], "text": text}
-    if not text:
+def told(code: int, output: str, wanted: dict[str, Any], platform: str) -> str:
+    """The comment: figures and faults that were looked for. Without a figure it has the end, which tells why."""
+    lines = [" ".join(line.split()) for line in output.splitlines()]
+    figures = {name: found(pattern, lines, 20) for name, pattern in wanted["figures"].items()}
+    faults = found(wanted["faults"], lines, 80) if wanted["faults"] else []
+    said: dict[str, Any] = {"code": code, "platform": plain(platform)[:60], "figures": figures, "faults": faults}
+    if not all(figures.values()):
         said["end"] = plain(" ".join(output[-2000:].split()))[-200:]
-    while len(comment := json.dumps(said)) > LONGEST:
-        said |= {"text": said["text"][:-50], "cut": True}
-    return comment
+    return json.dumps(said)
+
+
+def found(pattern: str, lines: list[str], longest: int) -> list[str]:
+    """The last group of the pattern, or all of the match, in the first lines that match: two are one too many."""
+    matches = [match for line in lines if (match := re.search(pattern, line))]
+    return [plain(match[match.lastindex or 0])[:longest] for match in matches[:2]]
 
 
 def plain(text: str) -> str:
@@ -103,7 +99,7 @@ def main() -> int:
         code, output = done.returncode, done.stdout
     except OSError as error:
         code, output = NO_PROGRAM, f"{error.filename}: {error.strerror}"
-    comment = told(code, output, wanted["keep"], gpus())
+    comment = told(code, output, wanted, gpus())
     job = os.environ.get("SLURM_JOB_ID", "")
     update = ["scontrol", "update", f"jobid={job}", f"comment={comment}"]
     return subprocess.run(update, timeout=30, check=False).returncode

@@ -1,4 +1,4 @@
-"""Slurm as the tests see it: nodes with their last results, tests that wait, run or have ended, and users who wait.
+"""Slurm as the tests see it: tests that wait, run or have ended, and users who wait.
 
 Nothing is remembered but in Slurm. A test's job is called `health-<test>:<node>`; slurmctld keeps it for a while after
 its end (MinJobAge, 300 s), with the Comment in which it has told how it went. If nobody has read that by then, the test
@@ -16,15 +16,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from images.common.command import Result
-from images.common.health.slurm import LIST_TIMEOUT_SECONDS, RESERVATION, RETEST, Record, Slurm, SlurmError
+from images.common.health.slurm import LIST_TIMEOUT_SECONDS, Record, Slurm, SlurmError
 from images.common.slurm_records import NotUnderstoodError, entries_in, number_of, text_of, words_of
-from images.health.node_tests.catalog import NodeTest
-from images.health.node_tests.plan import NodeView, Settings, TestJob
-from images.health.node_tests.results import decode
+from images.health.node_tests.catalog import TESTS, Expected, NodeTest, load
 
 SCRIPT: Final = Path(__file__).with_name("on_node.py")
 LOWEST: Final = 2_147_483_645
 """The most that `--nice` takes (sbatch(1))."""
+
+RESERVATION: Final = "health-test-"
+"""With the node's name: what keeps a node for the tests alone, by which images/common/policy/reservation.py knows it
+too, and by the comment."""
 
 _NAME: Final = re.compile(r"health-(?P<test>[a-z0-9][a-z0-9-]*):(?P<node>[^,:\s]+)")
 _ENDED: Final = frozenset({"COMPLETED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"})
@@ -35,21 +37,59 @@ _IN_THE_WAY: Final = ("None", "Resources", "Priority")
 
 
 @dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a site says. It was checked when it was written (config/sections/health.py)."""
+
+    tests: Sequence[NodeTest]
+    expected: Expected
+    infiniband: frozenset[str]
+    """Pools with InfiniBand between their nodes."""
+    directory: str
+    """On the file system that is measured."""
+    account: str
+    """On whose account tests run; empty without accounting."""
+
+    @staticmethod
+    def parse(given: Mapping[str, Any]) -> Settings:
+        """Of a JSON file's keys, each of which may be left out."""
+        return Settings(
+            tests=[TESTS[name] for name in given.get("tests", [])],
+            expected=load(given.get("expected", {})),
+            infiniband=frozenset(given.get("infiniband", [])),
+            directory=given.get("directory", "/var/tmp"),
+            account=given.get("account", ""),
+        )
+
+    def fit(self, node: Record) -> list[NodeTest]:
+        """The tests for which a node has what they need."""
+        has_infiniband = bool(self.infiniband & node.features)
+        return [test for test in self.tests if node.gpus >= test.gpus and (has_infiniband or not test.infiniband)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestJob:
+    """A test that waits, runs or has ended."""
+
+    __test__ = False  # for pytest
+
+    number: int
+    test: str
+    node: str
+    submitted_at: float = 0.0
+    waits: bool = False
+    ended: str = ""
+    """In which state; empty: it has not."""
+    ended_at: int = 0
+    comment: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class TestSlurm(Slurm):
     """slurmctld, as the user `slurm`."""
 
     __test__ = False  # for pytest
 
     settings: Settings
-
-    def nodes(self) -> Sequence[NodeView]:
-        """All nodes. Raises SlurmError."""
-        return [_view(record) for record in super().nodes()]
-
-    def node(self, name: str) -> NodeView | None:
-        """One node as it is now; None if there is none any more. Raises SlurmError."""
-        record = super().node(name)
-        return None if record is None else _view(record)
 
     def jobs(self) -> list[TestJob]:
         """Tests that wait or run, or have ended. Raises SlurmError."""
@@ -66,7 +106,7 @@ class TestSlurm(Slurm):
         waiting = (row for row in rows if row[1:2] and row[1].strip("() ") in _IN_THE_WAY and row[-1] != "slurm")
         return {partition for row in waiting for partition in row[0].split(",")}
 
-    def submit(self, test: NodeTest, node: NodeView, *, reservation: str = "") -> Result:
+    def submit(self, test: NodeTest, node: Record, *, reservation: str = "") -> Result:
         """Start a test. Its standard output is the number of the job."""
         # `{cpus}` and `{scratch}` are filled in on the node.
         values = {"gpus": node.gpus, **{name: f"{{{name}}}" for name in ("cpus", "scratch")}}
@@ -87,7 +127,8 @@ class TestSlurm(Slurm):
             "reservation": reservation,
         }
         given = [f"--{name}={value}" for name, value in options.items() if value]
-        spec = json.dumps({"argv": argv, "keep": test.keep, "directory": self.settings.directory})
+        looked_for = {"figures": {name: one.pattern for name, one in test.figures.items()}, "faults": test.faults}
+        spec = json.dumps({"argv": argv, "directory": self.settings.directory, **looked_for})
         command = ["sbatch", "--parsable", "--exclusive", "--no-requeue", *given, str(SCRIPT), spec]
         # Jobs get the environment of sbatch: the pod's own is none of theirs.
         environment = {name: os.environ[name] for name in ("PATH", "SLURM_CONF") if name in os.environ}
@@ -98,14 +139,18 @@ class TestSlurm(Slurm):
         return self._do("scancel", *(str(job.number) for job in jobs))
 
     def hold(self, node: str) -> Result:
-        """Keep a node for the tests alone. MAINT: nodes of other reservations too."""
+        """Keep a node for the tests alone. MAINT: nodes of other reservations too.
+
+        PURGE_COMP: slurmctld gives it back once no test has waited or run there for two minutes, whatever has become of
+        whoever holds it.
+        """
         what = [f"reservationname={RESERVATION}{node}", f"nodes={node}", "users=slurm", "starttime=now"]
-        flags = ["duration=UNLIMITED", "flags=MAINT,IGNORE_JOBS", f"comment={RETEST}{node}"]
+        flags = ["duration=UNLIMITED", "flags=MAINT,IGNORE_JOBS,PURGE_COMP=00:02:00", f"comment=re-test of {node}"]
         return self._do("scontrol", "create", "reservation", *what, *flags)
 
-
-def _view(record: Record) -> NodeView:
-    return NodeView(**vars(record), records=decode(record.extra))
+    def release(self, node: str) -> Result:
+        """Give it back now. Slurm refuses while a test waits or runs there."""
+        return self._do("scontrol", "delete", f"reservationname={RESERVATION}{node}")
 
 
 def _job(job: Mapping[str, Any]) -> TestJob | None:

@@ -5,7 +5,7 @@ The rules, of which each keeps a wrong check from hurting the cluster:
 - Only a failure that is fresh drains. What is old, unknown or `not checked` changes nothing, in either direction.
 - A drain is lifted only if its reason is ours, and only by the same check, well again, looked at after the drain.
 - A node that anybody else has drained, or set down, is left alone, and so is its reason.
-- A check that fails again and again has to be well for a while first.
+- A drain stands for two minutes at least, so that a check that fails now and then does not let job after job in.
 - At most `max_drained` nodes are drained by checks at a time, of each pool and of all, and never the last node that
   takes jobs.
 - Nothing is drained for what a large part of a pool has at once (`common_faults`).
@@ -20,8 +20,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from images.common.health.contract import FaultClass, Status
-from images.common.health.report import Finding, gravity, lifted, reason_for
+from images.common.health.contract import FaultClass, Status, gravity
+from images.common.health.report import Finding, lifted, reason_for
 from images.common.health.slurm import Record
 
 KUBERNETES: Final = "kubernetes"
@@ -35,9 +35,10 @@ LARGE_PART: Final = 3
 RECENT_SECONDS: Final = 600.0
 """A node that has been drained for longer is not a part of what happens now."""
 
-HOLD_SECONDS: Final = 300.0
-AGAIN_SECONDS: Final = 3600.0
-"""See `Flapping`."""
+HOLD_SECONDS: Final = 120.0
+"""So long a drain for a check stands at least. A node whose check fails in every other interval would else be drained
+and resumed once a minute, and take a job each time. Longer would cost more nodes after a fault of a moment, as when
+munged starts anew."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +50,9 @@ class Limit:
     percent: bool = False
 
     @staticmethod
-    def parse(text: str) -> Limit:
-        """Read `3` or `10%`. Raises ValueError."""
+    def parse(given: int | str) -> Limit:
+        """Read 3 or `10%`. Raises ValueError."""
+        text = str(given)
         return Limit(number=int(text.removesuffix("%")), percent=text.endswith("%"))
 
     def of(self, nodes: int) -> int:
@@ -90,36 +92,17 @@ class NodeView(Record):
         return any(finding.declared and finding.unwanted_since is None for finding in self.findings.values())
 
 
-@dataclass(frozen=True, kw_only=True)
-class CommonFault:
-    """A check that fails on a large part of a pool: a file system that hangs, a driver that was rolled out.
-
-    Drains do not help against it, and take away the nodes that would work again with the cause gone.
-    """
-
-    pool: str
-    check: str
-    failing: int
-    of: int
-    """Nodes of the pool that have looked, those aside that have been drained for it for long."""
-    message: str
-    """Of one of them."""
-
-    def __str__(self) -> str:
-        """For people."""
-        where = f"pool {self.pool}" if self.pool else "the cluster"
-        return f"{self.check} fails on {self.failing} of {self.of} nodes of {where} at once: {self.message}"
-
-
 def counts_here(finding: Finding, now: float) -> bool:
     """Whether it may be one of many: what a person has declared, and a machine that is gone, speak for themselves."""
     return finding.is_fresh(now) and not (finding.declared or finding.lost)
 
 
-def common_faults(
-    nodes: Iterable[NodeView], report_only: frozenset[str], now: float
-) -> Mapping[tuple[str, str], CommonFault]:
-    """By pool and check."""
+def common_faults(nodes: Iterable[NodeView], report_only: frozenset[str], now: float) -> dict[tuple[str, str], str]:
+    """Checks that fail on a large part of a pool, by pool and check, in words.
+
+    A file system hangs, or a driver was rolled out: drains do not help, and take away the nodes that would work again
+    with the cause gone. What has been drained for it for long is no part of that.
+    """
     looked: dict[tuple[str, str], int] = defaultdict(int)
     failing: dict[tuple[str, str], list[str]] = defaultdict(list)
     for node in nodes:
@@ -134,11 +117,12 @@ def common_faults(
             looked[node.pool, check] += 1
             if finding.result.status is Status.FAIL:
                 failing[node.pool, check].append(finding.result.message)
-    return {
-        key: CommonFault(pool=key[0], check=key[1], failing=len(messages), of=looked[key], message=messages[0])
-        for key, messages in failing.items()
-        if len(messages) >= LEAST_NODES and len(messages) * LARGE_PART >= looked[key]
-    }
+    common = {}
+    for (pool, check), messages in sorted(failing.items()):
+        if len(messages) >= LEAST_NODES and len(messages) * LARGE_PART >= looked[pool, check]:
+            nodes_of = f"{len(messages)} of {looked[pool, check]} nodes of {f'pool {pool}' if pool else 'the cluster'}"
+            common[pool, check] = f"{check} fails on {nodes_of} at once: {messages[0]}"
+    return common
 
 
 class Kind(enum.Enum):
@@ -185,18 +169,18 @@ class Decision:
     actions: tuple[Action, ...] = ()
     held: tuple[Action, ...] = ()
     """What waits because the limit is reached, or no other node takes jobs."""
-    common: tuple[CommonFault, ...] = ()
-    """For what nothing is drained, as many nodes of a pool have it."""
+    common: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """For what nothing is drained, as many nodes of a pool have it: pool and check -> in words."""
 
 
 _CLOSING: Final = frozenset({Kind.DRAIN, Kind.DOWN})
 
 
-def decide(nodes: Iterable[NodeView], policy: Policy, now: float, unsettled: frozenset[str] = frozenset()) -> Decision:
-    """`now`: seconds since 1970, by slurmctld's clock. `unsettled`: nodes whose drain is not to be lifted yet."""
+def decide(nodes: Iterable[NodeView], policy: Policy, now: float) -> Decision:
+    """`now`: seconds since 1970, by slurmctld's clock."""
     nodes = list(nodes)
     common = common_faults(nodes, policy.report_only, now)
-    round_ = _Round(policy=policy, now=now, common=common, unsettled=unsettled)
+    round_ = _Round(policy=policy, now=now, common=common)
     wishes = [action for node in nodes if (action := round_.wish(node)) is not None]
     closing = sorted((action for action in wishes if action.kind in _CLOSING), key=_urgency)
     granted, held = _within_limit(closing, nodes, policy)
@@ -205,8 +189,7 @@ def decide(nodes: Iterable[NodeView], policy: Policy, now: float, unsettled: fro
         [*(action for action in wishes if action.kind not in _CLOSING), *granted],
         key=lambda action: (order.index(action.kind), action.node.name),
     )
-    faults = tuple(common[key] for key in sorted(common))
-    return Decision(actions=tuple(actions), held=tuple(held), common=faults)
+    return Decision(actions=tuple(actions), held=tuple(held), common=common)
 
 
 def _urgency(action: Action) -> tuple[bool, bool, bool, str]:
@@ -221,8 +204,7 @@ class _Round:
 
     policy: Policy
     now: float
-    common: Mapping[tuple[str, str], CommonFault]
-    unsettled: frozenset[str]
+    common: Mapping[tuple[str, str], str]
 
     def wish(self, node: NodeView) -> Action | None:
         """What should be done about this node."""
@@ -267,11 +249,19 @@ class _Round:
             if policy.requeue_after is not None and self.now - since >= policy.requeue_after and node.has_jobs:
                 return Action(kind=Kind.REQUEUE, node=node, reason=node.reason)
             return None
-        finding = node.findings.get(own)
-        settled = node.name not in self.unsettled and finding is not None and finding.clears(node.reason_at, self.now)
-        if settled or own in policy.report_only:  # the latter: the site has said so since
+        if own in policy.report_only or self._is_over(node, own):  # the former: the site has said so since
             return Action(kind=Kind.RESUME, node=node, reason=lifted(node.reason))
         return None
+
+    def _is_over(self, node: NodeView, own: str) -> bool:
+        """Whether what a node is drained for is over. Machines that people cordon are free as soon as they say so."""
+        finding = node.findings.get(own)
+        if finding is None or not finding.clears(node.reason_at, self.now):
+            return False
+        if own != KUBERNETES and self.now - (node.reason_at or self.now) < HOLD_SECONDS:
+            return False
+        # What fails only when it has lasted begins with a warning, and a new pod has forgotten for how long it has.
+        return finding.result.status is not Status.WARN or self.now - node.started_at >= HOLD_SECONDS
 
 
 def _gravest(failing: Mapping[str, Finding]) -> str:
@@ -318,33 +308,3 @@ def _within_limit(closing: list[Action], nodes: list[NodeView], policy: Policy) 
             room["drained"] += is_new
             room["down"] += is_down
     return granted, held
-
-
-class Flapping:
-    """Remembers which drains were lifted of late: a drain for the same check within an hour stands for five minutes.
-
-    A node whose check fails in every other interval would else be drained and resumed once a minute, and take a job
-    each time. So long a warning lifts no drain after slurmd has started: what fails only when it has lasted begins with
-    a warning, and the checks of a new pod have forgotten for how long it has. Machines that people cordon are none of
-    this. Kept in memory: a restart forgets how long to wait, never a drain.
-    """
-
-    def __init__(self) -> None:
-        self._lifted: dict[tuple[str, str], float] = {}
-
-    def lifted(self, view: NodeView, now: float) -> None:
-        """The drain of this node is lifted now."""
-        self._lifted = {key: at for key, at in self._lifted.items() if now - at < AGAIN_SECONDS}
-        if view.own is not None:
-            self._lifted[view.name, view.own] = now
-
-    def holds(self, view: NodeView, now: float) -> bool:
-        """Whether the drain of this node has to stand for a while longer."""
-        if view.own is None or view.own == KUBERNETES or view.reason_at is None:
-            return False
-        finding = view.findings.get(view.own)
-        if finding is not None and finding.result.status is Status.WARN and now - view.started_at < HOLD_SECONDS:
-            return True
-        lifted = self._lifted.get((view.name, view.own))
-        again = lifted is not None and view.reason_at - lifted < AGAIN_SECONDS
-        return again and now - view.reason_at < HOLD_SECONDS

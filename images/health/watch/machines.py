@@ -17,13 +17,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
+from images.common.health.contract import fail, not_checked, ok
 from images.common.health.report import Finding
 from images.common.health.slurm import Record
 from images.common.kubernetes import WORKER_PODS, Follower, Kube, Object
-from images.health.verdict import fail, not_checked, ok
 
 RELEASED_FOR: Final = "slurmstack/released-for"
-"""Annotation of a Node that a watcher has cordoned: `health/gpu-xid`, the check that wants it replaced. It is not
+"""Annotation of a Node that a watcher has cordoned: `health/gpu-presence`, the check that wants it replaced. It is not
 released again while that is there."""
 OWN_WORDS: Final = "slurmstack: "
 """So begins the message of each condition that the watcher sets to have a machine replaced."""

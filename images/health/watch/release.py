@@ -18,7 +18,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from images.common.health.contract import Status
@@ -28,11 +28,6 @@ from images.common.kubernetes import Kube, KubeError
 from images.health.watch.decide import KUBERNETES, Limit, NodeView
 from images.health.watch.machines import OWN_WORDS, RELEASED_FOR, Machine, Machines, Place, machine_of
 
-RELEASE_AFTER_SECONDS: Final = 600.0
-"""A fault that goes away by itself is not worth a machine."""
-_MERGE: Final = "application/strategic-merge-patch+json"
-"""Merges the list of conditions by their type, so that the others, which kubelet writes, stay."""
-_REPLACE: Final = "application/merge-patch+json"
 PAUSE_SECONDS: Final = 30.0
 """Between two times that anything is changed: the copy of the cluster shows the first by then."""
 
@@ -42,7 +37,8 @@ class Rules:
     """What the site wants."""
 
     max_unavailable: Limit
-    after: float = RELEASE_AFTER_SECONDS
+    after: float
+    """Seconds that a drain has to stand: a fault that goes away by itself is not worth a machine."""
     condition: str = ""
     """Type of the condition that is set on released machines; empty: none."""
     report_only: frozenset[str] = frozenset()
@@ -65,30 +61,6 @@ class Move:
         return f"{'release' if self.check else 'forget'} machine {self.machine} (node {self.worker}): {self.why}"
 
 
-def _cause(view: NodeView, place: Place, rules: Rules, now: float) -> tuple[float, str] | None:
-    """Since when its machine should be released, and the check that wants it.
-
-    Only what was found since pod and slurmd have started there counts: the record outlives its pods, which change
-    machines, and tells of the slurmd before until the new one registers.
-    """
-    if view.own is None or view.reason_at is None or place.started is None:
-        return None
-    began = max(view.started_at, place.started)
-    failing = {
-        check: finding
-        for check, finding in view.findings.items()
-        if check not in rules.report_only
-        and finding.result.status is Status.FAIL
-        and finding.at > began + SKEW_SECONDS
-        and finding.is_fresh(now)
-    }
-    unwanted = failing.get(KUBERNETES)
-    if unwanted is not None and unwanted.unwanted_since is not None:
-        return max(began, view.drained_since(KUBERNETES), unwanted.unwanted_since), KUBERNETES
-    broken = [check for check, finding in failing.items() if finding.result.fault == "hardware"]
-    return min(((max(began, view.drained_since(check)), check) for check in broken), default=None)
-
-
 def plan(
     views: Iterable[NodeView], pods: Mapping[str, Place], machines: Mapping[str, Machine], rules: Rules, now: float
 ) -> tuple[list[Move], list[Move]]:
@@ -103,17 +75,19 @@ def plan(
             on_machine[place.node][name] = by_name.get(name)
     moves: list[Move] = []
     wishes: list[tuple[float, Move]] = []
-    for name, workers in sorted(on_machine.items()):
+    for name, workers in on_machine.items():
         machine = machines.get(name)
-        if machine is None:
+        if machine is None or machine.cordoned:
             continue
-        if machine.released_for:
-            if not machine.cordoned and all(view is not None and view.takes_jobs for view in workers.values()):
-                why = f"it was released for {machine.released_for}, and its workers take jobs again"
-                moves.append(Move(machine=name, worker=min(workers), why=why))
-        elif not machine.cordoned and (wish := _wish(name, workers, pods, rules, now)) is not None:
-            wishes.append(wish)
-    room = _room(on_machine.keys(), pods, machines, rules)
+        if not machine.released_for:
+            wishes += _wish(name, workers, pods, rules, now)
+        elif all(view is not None and view.takes_jobs for view in workers.values()):
+            why = f"it was released for {machine.released_for}, and its workers take jobs again"
+            moves.append(Move(machine=name, worker=min(workers), why=why))
+    # Workers that have no machine count too: theirs may be gone, and with it all that told of it.
+    ours = {*on_machine, *(name for name, machine in machines.items() if machine.is_released)}
+    well = sum(machines[name].ready == "True" and not machines[name].is_released for name in ours & machines.keys())
+    room = rules.max_unavailable.of(len(ours)) - (len(ours) - well) - sum(not place.node for place in pods.values())
     held: list[Move] = []
     for _, move in sorted(wishes, key=lambda wish: (wish[0], wish[1].machine)):  # the oldest first
         more = machines[move.machine].ready == "True"  # else it counts already
@@ -124,32 +98,37 @@ def plan(
 
 def _wish(
     name: str, workers: Mapping[str, NodeView | None], pods: Mapping[str, Place], rules: Rules, now: float
-) -> tuple[float, Move] | None:
-    """Since when the machine should be released, limits aside; None: it should not."""
+) -> list[tuple[float, Move]]:
+    """Since when the machine should be released, limits aside; nothing: it should not."""
     views = [view for view in workers.values() if view is not None and view.is_drained_by_us and view.is_quiet]
-    if len(views) < len(workers):
-        return None
-    found = [(_cause(view, pods[view.name], rules, now), view) for view in views]
-    causes = [(*cause, view.name, view) for cause, view in found if cause is not None]
-    if not causes:
-        return None
-    since, check, worker, view = min(causes, key=lambda cause: (cause[0], cause[2]))
-    if now - since < rules.after:
-        return None
+    causes = [(since, check, view) for view in views for since, check in _causes(view, pods[view.name], rules, now)]
+    if len(views) < len(workers) or not causes:
+        return []
+    since, check, view = min(causes, key=lambda cause: (cause[0], cause[2].name, cause[1]))
     why = f"health/{check}: {view.findings[check].result.message}"
-    return since, Move(machine=name, worker=worker, check=check, why=why)
+    move = Move(machine=name, worker=view.name, check=check, why=why)
+    return [(since, move)] if now - since >= rules.after else []
 
 
-def _room(ours: Iterable[str], pods: Mapping[str, Place], machines: Mapping[str, Machine], rules: Rules) -> int:
-    """How many more machines may be released now.
+def _causes(view: NodeView, place: Place, rules: Rules, now: float) -> list[tuple[float, str]]:
+    """Since when its machine should be released, and the checks that want it.
 
-    Workers that have no machine count too: theirs may be gone, and with it all that told of it.
+    Only what was found since pod and slurmd have started there counts: the record outlives its pods, which change
+    machines, and tells of the slurmd before until the new one registers.
     """
-    every = {*ours, *(name for name, machine in machines.items() if machine.is_released)}
-    there = [machines[name] for name in every & machines.keys()]
-    well = sum(machine.ready == "True" and not machine.is_released for machine in there)
-    homeless = sum(not place.node for place in pods.values())
-    return rules.max_unavailable.of(len(every)) - (len(every) - well) - homeless
+    if place.started is None:
+        return []
+    began = max(view.started_at, place.started)
+    causes = []
+    for check, finding in view.findings.items():
+        fails = finding.result.status is Status.FAIL and finding.at > began + SKEW_SECONDS and finding.is_fresh(now)
+        if not fails or check in rules.report_only:
+            continue
+        if check == KUBERNETES and finding.unwanted_since is not None:
+            return [(max(began, view.drained_since(check), finding.unwanted_since), check)]
+        if finding.result.fault == "hardware":
+            causes.append((max(began, view.drained_since(check)), check))
+    return causes
 
 
 @dataclass(kw_only=True)
@@ -164,25 +143,23 @@ class Releaser:
     wall: Callable[[], float] = time.time
     """The clock that slurmctld has too."""
     _tried_at: float = float("-inf")
-    _told: tuple[str, ...] = ()
+    _problems: dict[str, str] = field(default_factory=dict)
 
-    def saw(self, views: Sequence[NodeView], now: float) -> None:
-        """The nodes as they are. Raises SlurmError."""
+    def saw(self, views: Sequence[NodeView], now: float) -> dict[str, str]:
+        """The nodes as they are. Returns what stands in the way of releases, by machine. Raises SlurmError."""
         if not self.copies.synced or now - self._tried_at < PAUSE_SECONDS:
-            return
+            return self._problems
         moves, held = plan(views, self.copies.pods.values(), self.copies.nodes.values(), self.rules, now)
-        names = tuple(move.machine for move in held)
-        if names and names != self._told:
-            limit = self.rules.max_unavailable
-            self.log(f"not released, as no more than {limit} may be unavailable: {', '.join(names)}")
-        self._told = names
+        limit = f"no more than {self.rules.max_unavailable} may be unavailable"
+        self._problems = {f"machine {one.machine}": f"not released, as {limit}: {one.machine}" for one in held}
         for move in moves:
             self._tried_at = now
             try:
                 if self._move(move, {view.name: view for view in views}):
                     self.log(str(move))
             except (KubeError, OSError, ValueError) as error:
-                self.log(f"cannot {move}: {error}")
+                self._problems[f"machine {move.machine}"] = f"cannot {move}: {error}"
+        return self._problems
 
     def _move(self, move: Move, seen: Mapping[str, NodeView]) -> bool:
         """Do it; False: all is not as it was seen any more. Raises KubeError, SlurmError, ValueError."""
@@ -211,7 +188,9 @@ class Releaser:
         # A node whose job is suspended counts as idle.
         return now.is_drained_by_us and now.is_quiet and not self.slurm.jobs_of(now.name)
 
-    def _patch(self, move: Move, change: Mapping[str, Any], *, of: str = "", how: str = _REPLACE) -> None:
+    def _patch(
+        self, move: Move, change: Mapping[str, Any], of: str = "", how: str = "application/merge-patch+json"
+    ) -> None:
         self.kube.send("PATCH", f"/api/v1/nodes/{move.machine}{of}", change, how)
 
     def _set_condition(self, move: Move, status: str) -> None:
@@ -220,4 +199,5 @@ class Releaser:
         condition = {"type": self.rules.condition, "status": status, "reason": "SlurmHealth"}
         condition |= {"message": f"{OWN_WORDS}{move.worker}: {move.why}"}
         condition |= {"lastHeartbeatTime": at, "lastTransitionTime": at}
-        self._patch(move, {"status": {"conditions": [condition]}}, of="/status", how=_MERGE)
+        # By their types: those that kubelet writes stay.
+        self._patch(move, {"status": {"conditions": [condition]}}, "/status", "application/strategic-merge-patch+json")

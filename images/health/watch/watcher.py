@@ -1,25 +1,45 @@
-"""One look at all nodes, and what follows from it.
+"""health-watch: drains nodes whose checks fail, and resumes them, within a limit over the whole cluster.
 
-The watcher remembers nothing that matters but which drains it has lifted of late, and since when checks fail: all else
-is in Slurm (reports in the nodes' comments, reasons of drains) and in Kubernetes, so it may be restarted at any point.
-Before each change it reads the node's record again, and does nothing if somebody else was there meanwhile.
+A pod of its own, of which there must be one at a time. SETTINGS has its settings as JSON (`watch_settings` in
+slurm/health.py; config/sections/health.py says what each means). The rights that the ServiceAccount needs, in the
+cluster's namespace (a Role) and for Nodes (a ClusterRole):
+
+machines.follow              namespace: `list`, `watch` of pods; Nodes: `list`, `watch`
+machines.release             Nodes: `get`, `patch` of nodes
+machines.release_condition   Nodes: `patch` of nodes/status
+
+The watcher remembers nothing that matters but since when checks fail: all else is in Slurm (reports in the nodes'
+comments, reasons of drains) and in Kubernetes, so it may be restarted at any point. Before each change it reads the
+node's record again, and does nothing if somebody else was there meanwhile.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from images.common.command import TIMED_OUT, Result
 from images.common.health.contract import FaultClass, Status
 from images.common.health.report import Finding, decode
-from images.common.health.slurm import Record, Slurm, SlurmError
-from images.health.node_tests.results import decode as decode_tests
-from images.health.watch.decide import KUBERNETES, Action, Decision, Flapping, Kind, NodeView, Policy, decide
-from images.health.watch.machines import Machines
-from images.health.watch.release import Releaser
+from images.common.health.slurm import Record, Slurm, SlurmError, keep_looking
+from images.common.kubernetes import Kube, own_namespace
+from images.common.log import Log
+from images.common.process import end_on_sigterm
+from images.common.wait import Clock
+from images.health.node_tests.catalog import TESTS
+from images.health.watch.decide import KUBERNETES, Action, Kind, Limit, NodeView, Policy, decide
+from images.health.watch.machines import Machines, follow_machines
+from images.health.watch.release import Releaser, Rules
+
+POLL_SECONDS: Final = 2.0
+LONGEST_POLL_SECONDS: Final = 10.0
+
+GONE: Final = frozenset({"dcgm-r1", "dcgm-r2", "dcgm-r3", "gpu-xid", "nccl-pair", "new-machine"})
+"""For what earlier versions drained. Such a drain would stay for ever, as nothing says that it is well."""
 
 REQUEUE_AGAIN_SECONDS: Final = 30.0
 """Jobs need a moment to end, and some cannot be requeued."""
@@ -34,43 +54,38 @@ class Watcher:
     log: Callable[[str], None]
     machines: Machines | None = None
     releaser: Releaser | None = None
-    tests_run: bool = True
-    """Whether somebody else gives the nodes back that tests of nodes keep for themselves."""
     wall: Callable[[], float] = time.time
     """The clock that slurmctld has too."""
-    _flapping: Flapping = field(default_factory=Flapping)
-    _common: frozenset[tuple[str, str]] = frozenset()
-    _told: dict[tuple[Kind, str], str] = field(default_factory=dict)
-    _held: frozenset[tuple[str, str]] = frozenset()
-    _requeued: dict[str, float] = field(default_factory=dict)
+    _told: Collection[str] = frozenset()
+    """What was complained of in the last round."""
+    _requeued: dict[str, tuple[float, str]] = field(default_factory=dict)
+    """When the jobs of a node were requeued the last time, and what Slurm refused."""
     _began: dict[str, Mapping[tuple[str, FaultClass | None], float]] = field(default_factory=dict)
     """Since when what fails on each node has been seen to fail."""
 
-    def round(self) -> Decision:
+    def round(self) -> None:
         """Look once, and act. Raises SlurmError when slurmctld does not answer."""
         records = self.slurm.nodes()
         now = self.wall()
         views = self._views(records, now)
-        unsettled = frozenset(view.name for view in views if self._flapping.holds(view, now))
-        decision = decide(views, self.policy, now, unsettled)
-        self._tell_common(decision)
-        self._tell_held(decision)
-        self._forget(decision)
+        decision = decide(views, self.policy, now)
+        complaints = {
+            f"{pool}/{check}": f"ALARM: {fault}. Nothing is drained for it"
+            for (pool, check), fault in decision.common.items()
+        }
+        why = f"not drained, as the limit of {self.policy.max_drained} is reached, or no other node takes jobs"
+        for action in decision.held:
+            about = f"{action.node.name} ({action.reason.partition(':')[0]})"
+            complaints[about] = f"{why}: {about}"
         for action in decision.actions:
-            self._act(action)
-        if not self.tests_run:
-            given_back = [self._give_back(name) for name in self.slurm.held()]
-            self.tests_run = all(given_back)
+            if problem := self._act(action):
+                complaints[problem] = problem
         if self.releaser is not None:
-            self.releaser.saw(views, now)
-        return decision
-
-    def _give_back(self, name: str) -> bool:
-        """End the reservation of a test that is over. Slurm refuses while one runs there still."""
-        done = self.slurm.release(name)
-        if done.ok:
-            self.log(f"tests of nodes are off: gave {name} back")
-        return done.ok
+            complaints |= self.releaser.saw(views, now)
+        for key, line in complaints.items():  # once, until it is over
+            if key not in self._told:
+                self.log(line)
+        self._told = complaints.keys()
 
     def _views(self, records: Sequence[Record], now: float) -> list[NodeView]:
         """What is known about each node, from all who look: its own checks, the tests that ran on it, its machine."""
@@ -78,8 +93,7 @@ class Watcher:
         views, before = [], self._began
         self._began = {}
         for record in records:
-            tests, report = decode_tests(record.extra), decode(record.comment)
-            findings = {test: Finding(result=found.result, at=float(found.at)) for test, found in tests.items()}
+            findings, report = record.tests, decode(record.comment)
             if report is not None:
                 at = float(report.at)
                 findings |= {check: Finding(result=result, at=at) for check, result in report.results.items()}
@@ -94,73 +108,73 @@ class Watcher:
             views.append(NodeView(**vars(record), findings=findings, began=failing))
         return views
 
-    def _act(self, action: Action) -> None:
-        """Do it, and tell. Raises SlurmError."""
-        name = action.node.name
-        result = self._change(action)
-        if result is None:
-            return
-        if result.code == TIMED_OUT:
-            raise SlurmError(result.message)  # it may be stuck: the other nodes would only wait as long
-        key = (action.kind, name)
-        if result.ok:
-            self._told.pop(key, None)
-            self.log(f"{action.kind.value} {name}: {action.reason}")
-            if action.kind is Kind.RESUME:
-                self._flapping.lifted(action.node, self.wall())
-        elif self._told.get(key) != result.message:
-            self._told[key] = result.message
-            self.log(f"cannot {action.kind.value} {name}: {result.message}")
-
-    def _change(self, action: Action) -> Result | None:
-        """Do it; None: there is nothing to do (any more). Raises SlurmError."""
-        name, slurm = action.node.name, self.slurm
+    def _act(self, action: Action) -> str:
+        """Do it: what stands in the way, empty if nothing. Raises SlurmError."""
+        name, seen, slurm = action.node.name, action.node, self.slurm
+        now, same = slurm.node(name), ("reason", "is_closed", "is_down", "is_asleep")
+        # What remains is the moment between this look and the change.
+        if now is None or any(getattr(now, each) != getattr(seen, each) for each in same):
+            return ""
         if action.kind is Kind.REQUEUE:
-            return self._requeue(action)
-        if not self._is_as_seen(action.node):
-            return None
+            return self._requeue(name, action.reason)
         if action.kind is Kind.RESUME:
-            return slurm.undrain(name, action.reason)
-        drained = slurm.drain(name, action.reason)
-        if action.kind is Kind.DRAIN or not drained.ok:
-            return drained
-        # First drained: a down alone ends when slurmd is heard of again, and jobs would start there.
-        return slurm.update(name, state="down", reason=action.reason)
+            done = slurm.undrain(name, action.reason)
+        else:
+            done = slurm.drain(name, action.reason)
+            # First drained: a down alone ends when slurmd is heard of again, and jobs would start there.
+            if action.kind is Kind.DOWN and done.ok:
+                done = slurm.update(name, state="down", reason=action.reason)
+        if done.code == TIMED_OUT:
+            raise SlurmError(done.message)  # it may be stuck: the other nodes would only wait as long
+        if not done.ok:
+            return f"cannot {action.kind.value} {name}: {done.message}"
+        self.log(f"{action.kind.value} {name}: {action.reason}")
+        return ""
 
-    def _is_as_seen(self, seen: NodeView) -> bool:
-        """Whether nobody has changed the node since. What remains is the moment between this and the change."""
-        now, same = self.slurm.node(seen.name), ("reason", "is_closed", "is_down", "is_asleep")
-        return now is not None and all(getattr(now, name) == getattr(seen, name) for name in same)
+    def _requeue(self, name: str, reason: str) -> str:
+        """Have the jobs of a node start again elsewhere: what Slurm has refused. Raises SlurmError."""
+        now = self.wall()
+        at, refused = self._requeued.get(name, (float("-inf"), ""))
+        if now - at >= REQUEUE_AGAIN_SECONDS:
+            jobs = sorted(filter(str.isdigit, set(self.slurm.jobs_of(name))), key=int)
+            results: dict[str, Result] = {job: self.slurm.requeue(job) for job in jobs}
+            refused = "; ".join(f"job {job}: {result.message}" for job, result in results.items() if not result.ok)
+            self._requeued[name] = now, refused
+            if jobs and not refused:
+                self.log(f"requeue {name}: {reason}")
+        return f"cannot requeue {name}: {refused}" if refused else ""
 
-    def _requeue(self, action: Action) -> Result | None:
-        name, now = action.node.name, self.wall()
-        if now - self._requeued.get(name, float("-inf")) < REQUEUE_AGAIN_SECONDS or not self._is_as_seen(action.node):
-            return None
-        self._requeued[name] = now
-        jobs = sorted(filter(str.isdigit, set(self.slurm.jobs_of(name))), key=int)
-        results = {job: self.slurm.requeue(job) for job in jobs}
-        refused = [f"job {job}: {result.message}" for job, result in results.items() if not result.ok]
-        if refused:
-            return Result(code=1, stderr="; ".join(refused))
-        return Result(code=0) if jobs else None
 
-    def _forget(self, decision: Decision) -> None:
-        """What is no longer wished for is told again when it comes back."""
-        wanted = {(action.kind, action.node.name) for action in decision.actions}
-        self._told = {key: line for key, line in self._told.items() if key in wanted}
-        self._requeued = {name: at for name, at in self._requeued.items() if (Kind.REQUEUE, name) in wanted}
+def build(settings: Mapping[str, Any], env: Mapping[str, str], log: Callable[[str], None]) -> Watcher:
+    """The watcher as the site wants it."""
+    wanted, slurm, report_only = settings["machines"], Slurm(), frozenset(settings["report_only"])
+    releases = wanted["release"] != "none"
+    policy = Policy(
+        max_drained=Limit.parse(settings["max_drained"]),
+        # Without tests of nodes what they have drained is lifted.
+        report_only=report_only | GONE | (frozenset() if settings["tests"] else TESTS.keys()),
+        requeue_after=wanted["requeue_after"],
+        frees_broken=releases,
+    )
+    kube = Kube.in_cluster(own_namespace(env), env) if wanted["follow"] else None
+    if kube is None:
+        log("nodes are watched by Slurm's records alone")
+        return Watcher(slurm=slurm, policy=policy, log=log)
+    machines = follow_machines(kube, frozenset(wanted["drain_conditions"]), log)
+    rules = Rules(
+        max_unavailable=Limit.parse(wanted["max_unavailable"]),
+        after=wanted["release_after"],
+        condition=wanted["release_condition"] or "",
+        report_only=report_only,
+    )
+    releaser = Releaser(kube=kube, slurm=slurm, copies=machines, rules=rules, log=log) if releases else None
+    return Watcher(slurm=slurm, policy=policy, log=log, machines=machines, releaser=releaser)
 
-    def _tell_common(self, decision: Decision) -> None:
-        """One alarm for each, not one a node."""
-        for fault in decision.common:
-            if (fault.pool, fault.check) not in self._common:
-                self.log(f"ALARM: {fault}. Nothing is drained for it")
-        self._common = frozenset((fault.pool, fault.check) for fault in decision.common)
 
-    def _tell_held(self, decision: Decision) -> None:
-        held = frozenset((action.node.name, action.reason.partition(":")[0]) for action in decision.held)
-        if held - self._held:
-            names = ", ".join(f"{name} ({reason})" for name, reason in sorted(held))
-            why = f"the limit of {self.policy.max_drained} is reached, or no other node takes jobs"
-            self.log(f"not drained, as {why}: {names}")
-        self._held = held
+def main() -> int:
+    """Entry point."""
+    end_on_sigterm()
+    log = Log("health-watch")
+    watcher = build(json.loads(os.environ["SETTINGS"]), os.environ, log)
+    keep_looking(watcher.round, POLL_SECONDS, LONGEST_POLL_SECONDS, log, Clock())
+    return 0

@@ -31,7 +31,6 @@ CASES: dict[str, list[tuple[str, int, str]]] = {
         ("render --output=", USAGE, "is empty"), ("render --output out --secrets=", USAGE, "is empty"),
         ("render --output out --secrets out/../out", USAGE, "name the same directory"),
         ("rotate mung", USAGE, "'mung' is none of munge"), ("health --yess", USAGE, "No such option"),
-        ("health run disks", USAGE, "Missing option '--node'"), ("health run --node w-0", USAGE, "Missing argument"),
         ("usage --by team", USAGE, "'team' is none of account, user"),
         ("usage --json --csv", USAGE, BOTH),
         ("usage --start 2026-11-02 --end 2026-11-01", USAGE, "the start, 2026-11-02T00:00:00, is not before the end"),
@@ -70,7 +69,7 @@ def test_it_is_said_what_is_wrong(
 ) -> None:
     words, status, told = case
     command = words.split(" ")
-    names = 2 if command[0] in {"images", "upgrade"} or command[:2] == ["health", "run"] else 1
+    names = 2 if command[0] in {"images", "upgrade"} else 1
     config = ["--config", str(stack_file(tmp_path, STACKS[stack]))]
     monkeypatch.setattr(sys, "argv", ["slurmstack", *command[:names], *config, *command[names:]])
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from config import load_config
-from config.sections.health import CHECKS, LIFTED, TESTS, Health
+from config.sections.health import CHECKS, LIFTED, TESTS
+from images.health.checks import find_checks
 from images.health.node_tests.catalog import TESTS as CATALOG
-from images.health.node_tests.plan import Settings
-from images.health.registry import find_checks
-from images.health.watch.program import GONE, build
+from images.health.node_tests.slurm import Settings
+from images.health.watch.watcher import GONE
 from slurm.conf import effective_settings
-from slurm.health import node_test_settings, watch_environment
+from slurm.health import node_test_settings
 from tests import stacks
 from tests.stacks import ROOT, with_change
 
@@ -35,9 +35,7 @@ def test_no_check_has_a_name_whose_drains_the_watcher_lifts() -> None:
 @pytest.mark.parametrize("check", sorted(CHECKS))
 def test_the_thresholds_are_those_that_the_check_reads(check: str) -> None:
     text = (ROOT / "images/health/checks" / f"{check.replace('-', '_')}.py").read_text(encoding="utf-8")
-    read = set(re.findall(r"\bthresholds\.get\(\s*NAME,\s*\"([a-z_]+)\"", text))
-    if "thresholds.get(NAME, key" in text:
-        read |= set(re.findall(r"\(\"([a-z_]+)\", [A-Z_]+\)", text))
+    read = set(re.findall(r"\bnode\.limit\(\s*NAME,\s*\"([a-z_]+)\"", text))
     assert CHECKS[check] == read
 
 
@@ -64,47 +62,6 @@ def test_without_checks_slurm_runs_none_of_them_and_still_has_an_epilog() -> Non
     assert not keys.keys() & {"Prolog", "HealthCheckProgram"}
 
 
-def test_the_watcher_s_settings() -> None:
-    machines = {
-        "drain_conditions": ["Wear", "Maintenance"], "requeue_after": 60, "release": "cordon", "release_after": 0,
-        "release_condition": "Suspected", "max_unavailable": "5%",
-    }  # fmt: skip
-    health = {"max_drained": 2, "report_only": ["disks"], "disabled": ["dns"], "tests": {"enabled": True}}
-    assert watch_environment(Health.model_validate({**health, "machines": machines})) == {
-        "MAX_DRAINED": "2", "REPORT_ONLY": "disks,dns", "TESTS": "yes", "MACHINES": "yes",
-        "DRAIN_CONDITIONS": "Maintenance,Wear", "REQUEUE_AFTER": "60", "RELEASE": "cordon", "RELEASE_AFTER": "0",
-        "RELEASE_CONDITION": "Suspected", "MAX_UNAVAILABLE": "5%",
-    }  # fmt: skip
-    alone = watch_environment(Health.model_validate({"machines": {"follow": False}}))
-    assert (alone["TESTS"], alone["MACHINES"], alone["REPORT_ONLY"]) == ("no", "no", "kubernetes")
-
-
-@pytest.mark.parametrize(
-    "health",
-    [
-        {},
-        {"machines": {"follow": False}},
-        {
-            "max_drained": 2,
-            "report_only": ["disks", "kubernetes"],
-            "machines": {
-                "drain_conditions": ["Maintenance"],
-                "requeue_after": 60,
-                "release": "cordon",
-                "release_condition": "HardwareIssuesSuspected",
-                "max_unavailable": "5%",
-            },
-        },
-    ],
-    ids=["default", "alone", "all"],
-)
-def test_the_watcher_understands_its_settings(health: dict[str, Any]) -> None:
-    said: list[str] = []
-    environment = watch_environment(load_config(with_health(**health)).health)
-    build(environment, said.append)  # raises ValueError for what it does not understand
-    assert "watched by Slurm's records alone" in said[0]  # as this is no pod
-
-
 def with_tests(**tests: Any) -> dict[str, Any]:
     return with_change(stacks.dev(), "health", {"tests": {"enabled": True, **tests}})
 
@@ -115,21 +72,9 @@ def test_tests_and_figures_are_those_of_the_images() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "tests",
-    [
-        {},
-        {
-            "run": ["cpu-speed"],
-            "expected": {"default": {"cpu-speed": {"events": 5000}}},
-            "directory": "/scratch",
-        },
-    ],
-    ids=["default", "all"],
-)
-def test_the_program_understands_the_file(tests: dict[str, Any]) -> None:
-    settings = Settings.parse(json.loads(node_test_settings(load_config(with_tests(**tests)), ["default"])))
-    assert [test.name for test in settings.tests] == list(tests.get("run", TESTS))
-    assert settings.infiniband == {"default"}
-    assert settings.account == "health"
-    assert settings.directory == tests.get("directory", "/var/tmp")
+@pytest.mark.parametrize("run", [{}, {"run": ["cpu-speed"], "directory": "/scratch"}], ids=["default", "all"])
+def test_the_program_understands_the_file(run: dict[str, Any]) -> None:
+    settings = Settings.parse(json.loads(node_test_settings(load_config(with_tests(**run)), ["default"])))
+    assert [test.name for test in settings.tests] == list(run.get("run", TESTS))
+    assert (settings.infiniband, settings.account) == (frozenset({"default"}), "health")
+    assert settings.directory == run.get("directory", "/var/tmp")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from images.health.registry import find_checks
+from images.health.checks import find_checks
 from tests.stacks import ROOT
 from tests.unit.cli.doctor.cluster.situations import SITUATIONS
 

@@ -12,12 +12,10 @@ import pytest
 
 from config import load_config
 from config.cluster import ClusterConfig
-from images.common.health.contract import Thresholds
+from images.common.health.contract import Node, ok
 from images.exporter.figures import OURS, SLURMS
 from images.health.checks import disks, filesystem
 from images.health.periodic import metrics
-from images.health.runner import Outcome
-from images.health.verdict import ok
 from slurm.alerts import ALERTS, RUNBOOKS, rules_file
 from slurm.prometheus import (
     exporter_monitor,
@@ -126,8 +124,8 @@ def test_each_alert_has_its_section_and_each_section_its_alert() -> None:
 def test_each_figure_in_an_alert_is_one_that_a_program_of_ours_gives() -> None:
     """Of GPUs, DCGM's: nothing here reads them (docs/monitoring.md). The jail is at /jail in each worker."""
     outcomes = {
-        disks.NAME: Outcome(result=disks.judge(Path("/jail"), os.statvfs(ROOT), Thresholds())),
-        filesystem.NAME: Outcome(result=ok()),
+        disks.NAME: disks.judge(Path("/jail"), os.statvfs(ROOT), Node(name="w-0")),
+        filesystem.NAME: ok(),
     }
     health = metrics(outcomes, 0)
     given = {*OURS, *SLURMS, *re.findall(r"^slurmstack_\w+", health, re.MULTILINE)}

@@ -86,7 +86,7 @@ def _node(facts: Facts, node: SlurmNode) -> Iterator[Finding]:
     elif failing:  # it is only reported, or the drain waits for the limit
         how = "fails" if failing[0].status == "fail" else "does not end"
         cause = f"node {node.name} takes jobs though its check {failing[0].check} {how}"
-        mend = f"slurmstack health run {failing[0].check} --node {node.name}"
+        mend = f"slurmstack logs --node {node.name}"
         yield _made(told, cause, tuple(found.line for found in failing), mend, severity="warning")
 
 

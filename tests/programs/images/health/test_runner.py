@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import signal
 import subprocess
@@ -13,36 +12,32 @@ from pathlib import Path
 import pytest
 
 from images.common.command import Runner
-from images.common.health.contract import Check, Node, Result, Status, Thresholds
+from images.common.health.contract import Check, Node, Result, Status, not_checked, ok
 from images.health import runner, state
 from images.health.proc import processes
 from images.health.runner import run_checks
-from images.health.verdict import not_checked, ok
 
-Program = Callable[[Node, Runner, Thresholds], Result]
+Program = Callable[[Node, Runner], Result]
 
 
 def check(name: str, program: Program, *, seconds: float = 20.0) -> Check:
     return Check(name=name, run=program, seconds=seconds)
 
 
-def says(result: Result) -> Program:
-    return lambda _node, _runner, _thresholds: result
+def well(_node: Node, _runner: Runner) -> Result:
+    return ok()
 
 
-def raises(error: BaseException) -> Program:
-    def program(_node: Node, _runner: Runner, _thresholds: Thresholds) -> Result:
-        raise error
-
-    return program
+def raises(_node: Node, _runner: Runner) -> Result:
+    raise ValueError("no such field")
 
 
-def hangs(_node: Node, _runner: Runner, _thresholds: Thresholds) -> Result:
+def hangs(_node: Node, _runner: Runner) -> Result:
     time.sleep(600)
     return ok()
 
 
-def dies(_node: Node, _runner: Runner, _thresholds: Thresholds) -> Result:
+def dies(_node: Node, _runner: Runner) -> Result:
     os.kill(os.getpid(), signal.SIGKILL)
     return ok()
 
@@ -52,18 +47,13 @@ def node(tmp_path: Path) -> Node:
     return Node(name="w-0", state=tmp_path / "state")
 
 
-def results(checks: list[Check], node: Node, *, seconds: float = math.inf) -> dict[str, Result]:
-    outcomes = run_checks(checks, node, Thresholds(), seconds=seconds)
-    return {name: outcome.result for name, outcome in outcomes.items()}
-
-
 def test_a_check_that_raises_crashes_or_hangs_is_not_checked_and_the_others_are(node: Node) -> None:
-    found = results(
+    found = run_checks(
         [
-            check("raises", raises(ValueError("no such field"))),
+            check("raises", raises),
             check("crashes", dies),
             check("hangs", hangs, seconds=0.2),
-            check("well", says(ok())),
+            check("well", well),
         ],
         node,
     )
@@ -75,25 +65,25 @@ def test_a_check_that_raises_crashes_or_hangs_is_not_checked_and_the_others_are(
 
 
 def test_the_time_of_all_together_is_kept_and_what_did_not_run_is_not_checked(node: Node) -> None:
-    found = results([check("hangs", hangs), check("late", says(ok()))], node, seconds=0.2)
+    found = run_checks([check("hangs", hangs), check("late", well)], node, seconds=0.2)
     assert found["hangs"].status is Status.NOT_CHECKED
     assert float(found["hangs"].message.split()[-2]) < 20, "its own limit"
     assert found["late"] == not_checked("no time was left for it")
 
 
 def test_nothing_that_a_check_started_outlives_it(node: Node) -> None:
-    def daemon(_node: Node, _runner: Runner, _thresholds: Thresholds) -> Result:
+    def daemon(_node: Node, _runner: Runner) -> Result:
         subprocess.Popen(["sleep", "600"])
         return ok(group=os.getpgrp())
 
-    def hanging_tool(_node: Node, _runner: Runner, _thresholds: Thresholds) -> Result:
+    def hanging_tool(_node: Node, _runner: Runner) -> Result:
         subprocess.run(["sleep", "601"], check=False)
         return ok()
 
-    found = results([check("daemon", daemon), check("tool", hanging_tool, seconds=0.2)], node)
+    found = run_checks([check("daemon", daemon), check("tool", hanging_tool, seconds=0.2)], node)
     group = int(found["daemon"].values["group"])
     assert group != os.getpgrp()
-    assert not [left for left in processes() if left.group == group and not left.has_ended]
+    assert group not in {found for _, found in processes()}
     assert not (node.state / f"{runner.STUCK}.json").exists()
 
 
@@ -116,15 +106,15 @@ def undying(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 def test_a_check_that_cannot_be_killed_is_not_started_again_while_it_lives(
     node: Node, undying: list[int], tmp_path: Path
 ) -> None:
-    def counts(_node: Node, _runner: Runner, _thresholds: Thresholds) -> Result:
+    def counts(_node: Node, _runner: Runner) -> Result:
         with (tmp_path / "starts").open("a") as file:
             file.write("x")
         time.sleep(600)
         return ok()
 
-    checks = [check("disks", counts, seconds=0.2), check("well", says(ok()))]
-    assert results(checks, node)["well"] == ok()
-    again = results(checks, node)
+    checks = [check("disks", counts, seconds=0.2), check("well", well)]
+    assert run_checks(checks, node)["well"] == ok()
+    again = run_checks(checks, node)
     assert again["disks"].status is Status.NOT_CHECKED
     assert f"process {undying[0]}" in again["disks"].message
     assert "does not end" in again["disks"].message
@@ -132,11 +122,11 @@ def test_a_check_that_cannot_be_killed_is_not_started_again_while_it_lives(
     assert (tmp_path / "starts").read_text() == "x"
     os.kill(undying[0], signal.SIGKILL)
     os.waitpid(undying[0], 0)
-    results(checks, node)
+    run_checks(checks, node)
     assert (tmp_path / "starts").read_text() == "xx"
 
 
-def leaves_its_group(_node: Node, _runner: Runner, _thresholds: Thresholds) -> Result:
+def leaves_its_group(_node: Node, _runner: Runner) -> Result:
     """Starts a process that no kill of the run reaches, with all that a fork inherits."""
     left = os.fork()
     if left == 0:
@@ -154,7 +144,7 @@ def test_what_outlives_a_run_holds_neither_its_lock_nor_its_connection(node: Nod
     if child == 0:
         try:  # whatever happens, it must not go on as a second pytest
             with state.only_me(node, "periodic"):
-                left = results([check("disks", leaves_its_group)], node)["disks"].values["left"]
+                left = run_checks([check("disks", leaves_its_group)], node)["disks"].values["left"]
                 os.write(answers, str(int(left)).encode())
         finally:
             os._exit(0)

@@ -1,23 +1,113 @@
-"""`slurmstack health`: the table of nodes, and checks by hand."""
+"""`slurmstack health`: the table of nodes, and a node that is measured."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import Result
+from typer.testing import CliRunner, Result
 
-from cli.health.nodes import parse_nodes
+from cli.app import app
+from cli.commands import health as health_commands
+from cli.errors import Failure
+from cli.kubectl.client import Kubectl
 from images.common.health.contract import Result as Found
 from images.common.health.contract import Status
-from tests.fakes.health_cluster import NOW, FakeCluster, answer, failure_of, health, node
+from images.common.health.report import Report, encode
+from images.common.health.slurm import Record
+from tests.fakes.kubectl import PlayedKubectl
 from tests.stacks import ROOT, dev, with_change
 from tests.unit.cli.command_line import stack_file
 
+NOW = 1_795_000_000.0
+"""Seconds since 1970: 2026-11-18T11:06:40Z."""
+
+NAMES = (
+    "disks", "dns", "filesystem", "gpu-free", "gpu-presence", "infiniband", "munge",
+)  # fmt: skip
+
+Answer = subprocess.CompletedProcess[str]
+
+
+def answer(stdout: str = "", stderr: str = "", code: int = 0) -> Answer:
+    return subprocess.CompletedProcess([], code, stdout, stderr)
+
+
+def node(
+    name: str,
+    *states: str,
+    age: float | None = 12,
+    reason: str = "",
+    note: str = "",
+    results: dict[str, Found] | None = None,
+) -> Record:
+    """A node whose checks are well but those that are given; `age` None: it never reported. `cpu-...` has no GPUs."""
+    usual = [check for check in NAMES if not (name.startswith("cpu") and check.startswith(("gpu-", "infiniband")))]
+    found = {check: Found(status=Status.OK) for check in usual} | (results or {})
+    comment = note if age is None else encode(Report(at=int(NOW - age), results=found, note=note))
+    return Record(name=name, states=frozenset({*(states or ("IDLE",)), "DYNAMIC_NORM"}), reason=reason, comment=comment)
+
+
+def printed(nodes: Sequence[Record]) -> str:
+    """What scontrol prints of them."""
+    entries = [
+        {
+            "name": node.name, "state": sorted(node.states), "reason": node.reason, "comment": node.comment,
+            "reason_changed_at": node.reason_at or 0,
+        }
+        for node in nodes
+    ]  # fmt: skip
+    return json.dumps({"nodes": entries})
+
+
+@dataclass(frozen=True, kw_only=True)
+class FakeCluster(PlayedKubectl):
+    """kubectl, whose controller knows these nodes."""
+
+    nodes: Sequence[Record] = ()
+    controller: Answer | None = None
+    """What the controller answers instead of its nodes."""
+    namespace: Answer = field(default_factory=lambda: answer("namespace/slurm\n"))
+
+    def run(self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float) -> Answer:
+        del stdin, check
+        match arguments:
+            case ("exec", "-n", "slurm", "controller-0", "-c", "slurmctld", "--", "sh", "-c", script):
+                assert script == "date +%s && scontrol show nodes --json"
+                return self.controller or answer(f"{NOW:.0f}\n{printed(self.nodes)}")
+            case ("get", "pod", "-n", "slurm", "-l", "slurmstack/active=yes", *_):
+                return answer()  # there is one controller
+            case ("get", "--ignore-not-found", "namespace", "slurm", "-o", "name"):
+                return self.namespace
+        raise AssertionError(f"unexpected kubectl {arguments}")
+
+
+class Unreachable:
+    """In the place of `reach`, where the cluster does not answer."""
+
+    def __call__(self, _: object) -> Kubectl:
+        raise Failure("the cluster does not answer")
+
+
+def health(monkeypatch: pytest.MonkeyPatch, cluster: object, *arguments: str) -> Result:
+    """The command, on the development stack with this cluster."""
+    reach = cluster if isinstance(cluster, Unreachable) else lambda _: cluster
+    monkeypatch.setattr(health_commands, "reach", reach)
+    return CliRunner().invoke(app, ["health", *arguments])
+
+
+def failure_of(result: Result) -> Failure:
+    assert isinstance(result.exception, Failure), result.output
+    return result.exception
+
+
 FULL = Found(status=Status.FAIL, fault="node", message="/jail: 97 % of the space used, 95 % allowed")
-XID = Found(status=Status.FAIL, fault="hardware", message="GPU 3: Xid 79: GPU has fallen off the bus")
+LOST = Found(status=Status.FAIL, fault="hardware", message="GPU 3: GPU is lost")
 LATE = Found(status=Status.WARN, fault="node", message="the jail took 0.7 s")
 HUNG = Found(status=Status.NOT_CHECKED, message="nvidia-smi did not end in 8 s")
 
@@ -27,8 +117,8 @@ EXAMPLE = [
     node("gpu-10", "DOWN", "NOT_RESPONDING", age=4800, reason="Not responding"),
     node("gpu-1", "MIXED", "DRAIN", reason="fan is replaced on Monday, ask Carol before you resume it"),
     node(
-        "gpu-0", "MIXED", "DRAIN", age=65, reason=f"health/gpu-xid [hardware]: {XID.message}",
-        results={"filesystem": LATE, "gpu-xid": XID, "gpu-presence": HUNG},
+        "gpu-0", "MIXED", "DRAIN", age=65, reason=f"health/gpu-presence [hardware]: {LOST.message}",
+        results={"filesystem": LATE, "gpu-presence": LOST, "gpu-free": HUNG},
     ),
     node("gpu-3", "MIXED", "DRAIN", age=250, reason="health/kubernetes [node]: machine m7 is cordoned"),
     DISKS,
@@ -41,16 +131,6 @@ def rows(result: Result) -> list[str]:
     return [line.rstrip() for line in result.stdout.splitlines()]
 
 
-def row(monkeypatch: pytest.MonkeyPatch, record: Any) -> tuple[list[str], int]:
-    """The columns of a cluster's only node, what the last line counts, and the exit status."""
-    result = health(monkeypatch, FakeCluster(nodes=[record]))
-    head, *lines, counts = rows(result)
-    places = [head.index(name) for name in ("NODE", "STATE", "CHECKED", "DRAINED FOR", "RESULT")]
-    ends = [*places[1:], None]
-    cells = [[line[begin:end].strip() for line in lines] for begin, end in zip(places, ends, strict=True)]
-    return [*("\n".join(column).strip() for column in cells), counts.removeprefix("1 node: ")], result.exit_code
-
-
 # ---------------------------------------------------------------- the table
 
 
@@ -61,44 +141,26 @@ def test_the_table_is_the_one_in_the_documentation(monkeypatch: pytest.MonkeyPat
     assert result.exit_code == 1
 
 
-SLOW = "warn filesystem [node]: the jail took 0.7 s"
-OK = "ok (7 checks)"
-COUNTED_WELL = "1 well, 0 failing, 0 unknown"
-FAILING = "0 well, 1 failing, 0 unknown"
-UNKNOWN = "0 well, 0 failing, 1 unknown"
-ASLEEP = "0 well, 0 failing, 0 unknown, 1 asleep"
-
-ROWS: dict[str, tuple[Any, dict[str, str]]] = {
-    "a failure": (node("w-0", results={"disks": FULL}), {"COUNTS": FAILING}),
-    "a failure of long ago": (node("w-0", results={"disks": FULL}, age=661), {"COUNTS": UNKNOWN}),
-    "a check that hung": (node("w-0", results={"dns": HUNG}), {"COUNTS": UNKNOWN}),
-    "never checked": (
-        node("w-0", age=None), {"CHECKED": "never", "RESULT": "not checked: no report", "COUNTS": UNKNOWN}
-    ),
-    "an old report": (node("w-0", age=4080), {"CHECKED": "68 min ago: old", "RESULT": f"was {OK}"}),
-    "too far ahead": (node("w-0", age=-3600), {"CHECKED": "its clock: 60 min ahead", "COUNTS": UNKNOWN}),
-    "powered down": (
-        node("w-0", "IDLE", "POWERED_DOWN", age=None), {"CHECKED": "never", "RESULT": "asleep", "COUNTS": ASLEEP}
-    ),
-    "by a check that is well": (node("w-0", "IDLE", "DRAIN", reason="health/dns [node]: x"), {"COUNTS": FAILING}),
-    "a reason outlives its drain": (node("w-0", reason="health/disks [node]: x"), {"DRAINED FOR": ""}),
-    "set to fail by somebody": (
-        node("w-0", "IDLE", "FAIL", reason="health/disks [node]:..."), {"DRAINED FOR": "health/disks [node]:..."}
-    ),
-    "many states": (
-        node("w-0", "NOT_RESPONDING", "IDLE", "DRAIN", "COMPLETING"), {"STATE": "IDLE*+COMPLETING+DRAIN"}
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ROWS)
-def test_a_node_s_line_says_how_it_is(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    record, told = ROWS[name]
-    columns, code = row(monkeypatch, record)
-    shown = dict(zip(("NODE", "STATE", "CHECKED", "DRAINED FOR", "RESULT", "COUNTS"), columns, strict=True))
-    shown["RESULT"] = "\n".join(line.strip() for line in shown["RESULT"].splitlines())
-    assert {column: shown[column] for column in told} == told
-    assert code == (0 if shown["COUNTS"] in {COUNTED_WELL, ASLEEP} else 1)
+@pytest.mark.parametrize(
+    ("record", "told", "kind"),
+    [
+        (node("w-0", results={"disks": FULL}), "w-0 IDLE 12 s ago fail disks [node]: /jail:", "failing"),
+        (node("w-0", results={"disks": FULL}, age=661), "was fail disks", "unknown"),
+        (node("w-0", age=None), "w-0 IDLE never not checked: no report", "unknown"),
+        (node("w-0", age=4080), "w-0 IDLE 68 min ago: old was ok (7 checks)", "unknown"),
+        (node("w-0", age=-3600), "its clock: 60 min ahead", "unknown"),
+        (node("w-0", "IDLE", "POWERED_DOWN", age=None), "w-0 IDLE+POWERED_DOWN never asleep", "asleep"),
+        (node("w-0", reason="health/disks [node]: x"), "w-0 IDLE 12 s ago ok (7 checks)", "well"),  # the drain is over
+        (node("w-0", "IDLE", "FAIL", reason="health/disks [node]:..."), "ago health/disks [node]:... ok", "well"),
+        (node("w-0", "NOT_RESPONDING", "IDLE", "DRAIN"), "w-0 IDLE*+DRAIN", "unknown"),
+    ],
+)
+def test_a_node_s_line_says_how_it_is(monkeypatch: pytest.MonkeyPatch, record: Any, told: str, kind: str) -> None:
+    result = health(monkeypatch, FakeCluster(nodes=[record]))
+    printed = " ".join(result.stdout.split())
+    assert told in printed
+    assert f"1 {kind}" in printed
+    assert result.exit_code == (0 if kind in {"well", "asleep"} else 1)
 
 
 def test_what_a_node_says_cannot_move_the_cursor(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,9 +188,6 @@ def test_failing_leaves_out_what_is_well_but_counts_it(monkeypatch: pytest.Monke
     assert "cpu-0" not in result.stdout
     assert "cpu-1" in result.stdout
     assert rows(result)[-1] == "2 nodes: 1 well, 1 failing, 0 unknown"
-    assert (
-        health(monkeypatch, FakeCluster(nodes=[WELL]), "--failing").stdout == "1 node: 1 well, 0 failing, 0 unknown\n"
-    )
 
 
 def test_the_json_has_all_that_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,27 +223,32 @@ def test_what_goes_wrong_is_said_once(monkeypatch: pytest.MonkeyPatch, given: An
     assert failure.code == 1
 
 
-@pytest.mark.parametrize("words", [[], ["run", "disks", "--node", "w-0"]], ids=["nodes", "run"])
-def test_without_the_namespace_the_hint_is_to_make_it(monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
+def test_without_the_namespace_the_hint_is_to_make_it(monkeypatch: pytest.MonkeyPatch) -> None:
     away = answer(stderr='Error from server (NotFound): pods "controller-0" not found\n', code=1)
-    cluster = FakeCluster(controller=away, worker=away, namespace=answer())
-    failure = failure_of(health(monkeypatch, cluster, *words))
+    failure = failure_of(health(monkeypatch, FakeCluster(controller=away, namespace=answer())))
     assert (failure.message, failure.hint) == ("there is no namespace slurm", "`slurmstack up` makes it")
 
 
-@pytest.mark.parametrize("version", ["24.11", "26.05"])
-def test_the_nodes_of_both_versions_are_read_with_their_results(version: str) -> None:
-    found = parse_nodes((ROOT / f"tests/unit/images/health/data/nodes-{version}.json").read_text(), NOW)
-    first, second, third = (node.data for node in found.nodes)
-    assert (first["name"], first["states"], first["reported_at"]) == (
-        "w-0", ["DYNAMIC_NORM", "IDLE"], "2026-11-18T11:06:30Z",
-    )  # fmt: skip
-    assert first["results"]["disks"] == {"status": "ok", "fault": None, "message": ""}
-    assert first["results"]["munge"]["status"] == "not checked"
-    assert first["results"]["munge"]["message"] == "munge did not end in 5 s"
-    assert (first["note"], first["closed"], first["drained_for"]) == ("rack 7", False, None)
-    assert (second["closed"], second["drained_for"]) == (True, "disks")
-    assert second["reason"] == "health/disks [node]: /jail 97 % used"
-    assert second["reason_at"] == "2026-11-18T11:06:40Z"
-    assert third["closed"]
-    assert third["drained_for"] is None
+# ---------------------------------------------------------------- one that is measured
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_node_is_measured_by_the_tests_of_nodes_and_their_exit_status_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int
+) -> None:
+    started: list[list[str]] = []
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        started.append(command)
+        return answer(code=code)
+
+    monkeypatch.setattr("cli.commands.health.subprocess.run", run)
+    on = str(stack_file(tmp_path, with_change(dev(), "health", {"tests": {"enabled": True}})))
+    assert health(monkeypatch, FakeCluster(), "test", "w-0", "--config", on).exit_code == code
+    program = ["-c", "health-tests", "--", "/usr/libexec/slurmstack/health-tests", "--node", "w-0"]
+    assert started[0][-len(program) - 4 :] == ["exec", "-n", "slurm", "deployment/health-watch", *program]
+
+
+def test_a_stack_without_tests_of_nodes_measures_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    failure = failure_of(health(monkeypatch, Unreachable(), "test", "w-0"))
+    assert (failure.message, failure.code) == ("tests of nodes are off in this stack", 2)

@@ -1,20 +1,21 @@
-"""A node with a root, a jail, a state directory and processes of its own."""
+"""A node with a root, a jail, a state directory, GPUs and processes of its own, and tables of cases."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from images.common.health.contract import Check, Node, Thresholds
+from images.common.command import NO_PROGRAM, TIMED_OUT, Result
+from images.common.health.contract import Check, Node
+from images.common.health.contract import Result as Found
 from images.common.steps import SLURMSTEPD
-from images.health.runner import Outcome, attempt
-from tests.fakes.commands import FakeRunner
-
-DATA = Path(__file__).parent / "data"
+from images.health.runner import attempt
+from tests.fakes.commands import Answer, FakeRunner
 
 
 def make_node(tmp_path: Path, **more: object) -> Node:
@@ -67,8 +68,103 @@ def run(proc: Path, pid: int, program: str) -> None:
 def run_at_once(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     """Let this module of images/health run its checks so."""
 
-    def run_checks(checks: Sequence[Check], node: Node, thresholds: Thresholds, **_: Any) -> dict[str, Outcome]:
+    def run_checks(checks: Sequence[Check], node: Node, **_: Any) -> dict[str, Found]:
         tools: Any = FakeRunner()
-        return {check.name: Outcome(result=attempt(check, node, thresholds, tools)) for check in checks}
+        return {check.name: attempt(check, node, tools) for check in checks}
 
     monkeypatch.setattr(f"images.health.{module}.run_checks", run_checks)
+
+
+DATA = Path(__file__).parent / "data"
+HANGS = Result(code=TIMED_OUT, stderr="no answer within 8 s")
+ABSENT = Result(code=NO_PROGRAM, stderr="no such program")
+GARBAGE = Result(code=0, stdout="Segmentation fault (core dumped)\n")
+
+QUERY = "nvidia-smi --query-gpu="
+
+
+def text(name: str) -> Result:
+    """A whole answer from a file."""
+    return Result(code=0, stdout=(DATA / name).read_text(encoding="utf-8"))
+
+
+class Smi:
+    """Answers `--query-gpu=` from a file with all fields; `changes` overrides fields by GPU's index and name."""
+
+    def __init__(
+        self,
+        name: str,
+        changes: Mapping[tuple[int, str], str] | None = None,
+        *,
+        unknown: Sequence[str] = (),
+        gone: Sequence[int] = (),
+    ) -> None:
+        lines = (DATA / "nvidia" / f"{name}.csv").read_text(encoding="utf-8").splitlines()
+        names = lines[0].split(", ")
+        self.rows = [dict(zip(names, line.split(", "), strict=True)) for line in lines[1:]]
+        self.unknown = unknown
+        self.gone = gone
+        for (index, field), value in (changes or {}).items():
+            self.rows[index][field] = value
+
+    def __call__(self, argv: Sequence[str]) -> Result:
+        fields = argv[1].partition("=")[2].split(",")
+        for field in fields:
+            if field in self.unknown or field not in self.rows[0]:
+                return Result(code=2, stdout=f'Field "{field}" is not a valid field to query.\n\n')
+        rows = [row for row in self.rows if int(row["index"]) not in self.gone]
+        return Result(code=0, stdout="".join(", ".join(row[field] for field in fields) + "\n" for row in rows))
+
+
+def machine(query: Answer | None = None) -> FakeRunner:
+    """A healthy machine with 8 H100, with other answers where given."""
+    answers: dict[str, Answer] = {
+        "nvidia-smi": Result(code=2, stderr="the tests' nvidia-smi does not know this"),
+        QUERY: query or Smi("h100-8"),
+    }
+    return FakeRunner(answers)
+
+
+def gpu_node(path: Path, gpus: int = 8) -> Node:
+    """A node whose files are below `path`."""
+    return Node(name="gpu-0", gpus=gpus, root=path, state=path / "state")
+
+
+def said(path: Path, check: Check, runner: FakeRunner) -> str:
+    """What a check says in words, on a node that should have as many GPUs as its nvidia-smi knows (8 if none)."""
+    query = runner.answers[QUERY]
+    where = gpu_node(path, len(query.rows) if isinstance(query, Smi) else 8)
+    return words(attempt(check, where, runner))
+
+
+def table(names: str, rows: Mapping[str, object]) -> pytest.MarkDecorator:
+    """A test for each row; its key is its name."""
+    return pytest.mark.parametrize(names, list(rows.values()), ids=list(rows))
+
+
+def outcomes(names: str, rows: Sequence[tuple[object, ...]]) -> pytest.MarkDecorator:
+    """A test for each row; what is expected, which comes first, is its name."""
+    return pytest.mark.parametrize(f"expected, {names}", rows, ids=[str(row[0]) for row in rows])
+
+
+def words(result: Found) -> str:
+    """A result in one line: `ok`, `warn [node]: the clock is 3 s off`."""
+    fault = f" [{result.fault}]" if result.fault else ""
+    return f"{result.status.value}{fault}" + (f": {result.message}" if result.message else "")
+
+
+class Like:
+    """Equals all texts of this form; `...` stands for anything."""
+
+    def __init__(self, form: str) -> None:
+        self.form = form
+
+    def __eq__(self, other: object) -> bool:
+        pattern = ".*".join(re.escape(part) for part in self.form.split("..."))
+        return isinstance(other, str) and re.fullmatch(pattern, other, re.DOTALL) is not None
+
+    def __hash__(self) -> int:
+        return hash(self.form)
+
+    def __repr__(self) -> str:
+        return repr(self.form)

@@ -10,11 +10,10 @@ import pytest
 
 from images.common.command import NO_PROGRAM, TIMED_OUT
 from images.common.command import Result as Ended
-from images.common.health.contract import Result, Thresholds
+from images.common.health.contract import Result
 from images.health.checks import dns, munge
 from tests.fakes.commands import FakeRunner
-from tests.unit.images.health.places import make_node, write
-from tests.unit.images.health.tables import Like, outcomes, table, words
+from tests.unit.images.health.places import Like, make_node, outcomes, table, words, write
 
 Answers = Mapping[str, socket.gaierror]
 
@@ -47,7 +46,7 @@ class Names:
         if conf is not None:
             write(self.node.root / dns.CONFIGURATION, conf)
         self.answers, self.reads = answers or {}, [at - slow, at]
-        return dns.run(self.node, FakeRunner(), Thresholds())
+        return dns.run(self.node, FakeRunner())
 
 
 @pytest.fixture
@@ -118,4 +117,4 @@ UNAUTHORIZED = "Unauthorized credential for client UID=0"
 )
 def test_a_munged_that_does_not_understand_itself_is_a_fault(tmp_path: Path, expected: str, ended: Ended) -> None:
     runner = FakeRunner({"sh": ended})
-    assert words(munge.CHECK.run(make_node(tmp_path), runner, Thresholds())) == Like(expected)
+    assert words(munge.CHECK.run(make_node(tmp_path), runner)) == Like(expected)

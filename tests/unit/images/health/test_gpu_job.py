@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import math
-import os
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from images.common.command import Result as Command
 from images.common.gpu_jobs import GpuJobs
-from images.common.health.contract import Check, FaultClass, Node, Result, Status, Thresholds
+from images.common.health.contract import Check, FaultClass, Node, Result, Status, not_checked, ok
 from images.health import gpu_job, state
-from images.health.gpu_job import REFUSED, WAIT_SECONDS, GpuJob
+from images.health.gpu_job import WAIT_SECONDS, refuses
 from images.health.local import Local
-from images.health.verdict import not_checked, ok
 from tests.fakes.commands import FakeClock, FakeRunner
 from tests.unit.images.health.places import run_at_once
-from tests.unit.images.health.tables import table
 
 NOW = 1_795_000_000.0
 IDLE = '{"nodes": [{"name": "w-0", "state": ["IDLE"], "comment": "rack 7"}]}'
@@ -30,27 +30,17 @@ class FakeJob:
 
     def __init__(self, directory: Path) -> None:
         (directory / "proc").mkdir()
-        self.node = Node(name="w-0", gpus=8, root=directory, state=directory / "state")
-        self.gpu_jobs = GpuJobs(shown=directory / "gpu-jobs", own=directory / "own")
+        self.node = Node(name="w-0", gpus=8, root=directory, state=directory / "state", job="17", job_gpus=(0, 1))
         self.finds: Result = ok()
-        self.off: frozenset[str] = frozenset()
-        self.report_only: frozenset[str] = frozenset()
+        self.local = Local(node=self.node)
         self.log: list[str] = []
         self.clock = FakeClock()
         self.runner = FakeRunner({"scontrol show node": Command(code=0, stdout=IDLE)})
-        self.environment = {"SLURM_JOB_ID": "17", "SLURM_JOB_UID": str(os.getuid()), "SLURM_JOB_GPUS": "0,1"}
 
-    def made(self) -> GpuJob:
-        return GpuJob(
-            local=Local(node=self.node, thresholds=Thresholds(), off=self.off, report_only=self.report_only),
-            log=self.log.append,
-            runner=self.runner,
-            environment=self.environment,
-            check=Check(name="gpu-free", run=lambda *_: self.finds, hardware="gpu"),
-            gpu_jobs=self.gpu_jobs,
-            clock=self.clock,
-            now=lambda: NOW,
-        )
+    def is_refused(self) -> bool:
+        check = Check(name="gpu-free", run=lambda *_: self.finds, hardware="gpu")
+        how: dict[str, Any] = {"check": check, "runner": self.runner, "clock": self.clock}
+        return refuses(self.local, self.node, self.log.append, **how)
 
     def told(self) -> list[str]:
         return [command for command in self.runner.commands if command.startswith("scontrol update")]
@@ -59,6 +49,7 @@ class FakeJob:
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeJob:
     run_at_once(monkeypatch, "gpu_job")
+    monkeypatch.setattr("time.time", lambda: NOW)
     return FakeJob(tmp_path)
 
 
@@ -66,32 +57,26 @@ def fail(fault: FaultClass) -> Result:
     return Result(status=Status.FAIL, fault=fault, message=IN_USE)
 
 
-@table(
-    "finds, log",
-    {
-        "all is well": (ok(), []),
-        "it does not know": (not_checked("no nvidia-smi"), ["before job 17: not checked gpu-free: no nvidia-smi"]),
-    },
+@pytest.mark.parametrize(
+    ("finds", "unwanted", "log"),
+    [
+        (ok(), "", []),
+        (not_checked("no nvidia-smi"), "", ["before job 17: not checked gpu-free: no nvidia-smi"]),
+        (fail("user"), "off", []),
+        (fail("user"), "report_only", [f"before job 17: fail gpu-free [user]: {IN_USE}"]),
+    ],
 )
-def test_a_job_starts_and_slurm_is_asked_nothing_when(job: FakeJob, finds: Result, log: list[str]) -> None:
+def test_a_job_starts_and_slurm_is_asked_nothing(job: FakeJob, finds: Result, unwanted: str, log: list[str]) -> None:
     job.finds = finds
-    assert job.made().begin() == 0
+    if unwanted:
+        job.local = replace(job.local, **{unwanted: frozenset({"gpu-free"})})  # type: ignore[arg-type]
+    assert not job.is_refused()
     assert (job.runner.commands, job.log) == ([], log)
 
 
-@pytest.mark.parametrize("how", ["off", "report_only"])
-def test_a_check_that_the_site_does_not_want_refuses_no_job(job: FakeJob, how: str) -> None:
-    job.finds = fail("user")
-    setattr(job, how, frozenset({"gpu-free"}))
-    assert job.made().begin() == 0
-    assert job.runner.commands == []
-
-
-@pytest.mark.parametrize(
-    ("fault", "after", "code"), [("hardware", 6.0, REFUSED), ("user", 2.0, REFUSED), ("user", math.inf, 0)]
-)
+@pytest.mark.parametrize(("fault", "after", "refused"), [("hardware", 6.0, True), ("user", math.inf, False)])
 def test_a_gpu_in_use_refuses_the_job_once_the_watcher_has_drained_the_node(
-    job: FakeJob, fault: FaultClass, after: float, code: int
+    job: FakeJob, fault: FaultClass, after: float, refused: bool
 ) -> None:
     """Beyond the limit it does not, and a prolog that refuses would have Slurm drain the node all the same."""
     drained: list[bool] = []
@@ -101,20 +86,21 @@ def test_a_gpu_in_use_refuses_the_job_once_the_watcher_has_drained_the_node(
         if job.clock.now() >= after and job.told():
             drained.append(True)
 
+    state.remember(job.node, state.LAST, {"sent": {"gpu-free": "ok|"}})
     job.clock.on_sleep = look
     job.finds = fail(fault)
-    assert job.made().begin() == code
-    assert job.clock.now() == (after if code else WAIT_SECONDS)
+    assert job.is_refused() is refused
+    assert job.clock.now() == (after if refused else WAIT_SECONDS)
     found = f"fail gpu-free [{fault}]: {IN_USE}"
+    assert state.recall(job.node, state.LAST) == {}, "once it is free again that is told at once"
     assert job.told() == [f"scontrol update nodename=w-0 comment=health 2026-11-18T11:06:40Z | {found} || rack 7"]
-    assert state.recall(job.node, state.BETWEEN_JOBS)["gpu-free"]["message"] == IN_USE
 
 
 def test_a_job_on_a_node_that_is_drained_already_is_refused_and_the_reason_is_kept(job: FakeJob) -> None:
     job.runner.answers["scontrol show node"] = Command(code=0, stdout=DRAINED)
     job.finds = fail("hardware")
     job.node.state.touch()  # a state directory that cannot be written changes nothing else
-    assert job.made().begin() == REFUSED
+    assert job.is_refused()
     assert job.told() == []
 
 
@@ -123,17 +109,26 @@ def test_the_job_starts_while_slurmctld_is_away(job: FakeJob) -> None:
     job.finds = fail("hardware")
     for silent in ("scontrol update", "scontrol show node"):
         job.runner.answers[silent] = Command(code=124, stderr="no answer")
-        assert job.made().begin() == 0
+        assert not job.is_refused()
         assert "job 17 starts all the same" in job.log[-1]
 
 
-def test_exporters_are_shown_the_gpus_of_a_job_while_it_runs(job: FakeJob) -> None:
-    job.gpu_jobs.start(["0", "1"])
-    made = job.made()
-    made.begin()
-    assert (job.gpu_jobs.shown / "dcgm/1").read_text() == "17\n"
-    assert made.end() == 0
-    assert not (job.gpu_jobs.shown / "dcgm/1").exists()
+def test_exporters_are_shown_the_gpus_of_a_job_while_it_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    gpu_jobs = GpuJobs(shown=tmp_path / "gpu-jobs", own=tmp_path / "own")
+    gpu_jobs.start(["0", "1"])
+    for name, given in {
+        "GpuJobs": lambda: gpu_jobs,
+        "find_local": lambda _: Local(node=Node(name="w-0", root=tmp_path), off=frozenset({"gpu-free"})),
+        "open_pod_log": io.StringIO,
+    }.items():
+        monkeypatch.setattr(gpu_job, name, given)
+    (tmp_path / "proc").mkdir()
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    monkeypatch.setenv("SLURM_JOB_GPUS", "0,1")
+    for program, shown in (("prolog", True), ("epilog", False)):
+        monkeypatch.setattr("sys.argv", ["health-gpus", program])
+        assert gpu_job.main() == 0
+        assert (gpu_jobs.shown / "dcgm/1").exists() is shown
 
 
 def test_a_mistake_in_the_program_itself_keeps_no_job_waiting(

@@ -6,14 +6,26 @@ from pathlib import Path
 from typing import Any
 
 from images.common.command import Result
-from images.common.health.contract import Node, Thresholds
+from images.common.health.contract import Node
 from images.common.health.contract import Result as Found
 from images.health.checks import gpu_free, gpu_presence
 from images.health.runner import attempt
 from tests.fakes.commands import FakeRunner
-from tests.unit.images.health.places import add_process
-from tests.unit.images.health.tables import Like, outcomes, table, words
-from tests.unit.images.health.worker import ABSENT, DEFAULTS, GARBAGE, HANGS, Smi, gpu_node, machine, said, text
+from tests.unit.images.health.places import (
+    ABSENT,
+    GARBAGE,
+    HANGS,
+    Like,
+    Smi,
+    add_process,
+    gpu_node,
+    machine,
+    outcomes,
+    said,
+    table,
+    text,
+    words,
+)
 
 PRESENCE = gpu_presence.CHECK
 LOST = text("nvidia/lost-gpu.txt").stdout
@@ -52,7 +64,7 @@ def test_a_gpu_that_tells_only_that_it_is_unusable_is_a_fault_and_not_believed(t
     for number, lost in enumerate(["GPU is lost", "GPU requires reset"]):
         where = gpu_node(tmp_path / str(number))
         runner = machine(Smi("h100-8", {(3, "name"): f"[{lost}]"}))
-        result = attempt(PRESENCE, where, DEFAULTS, runner)
+        result = attempt(PRESENCE, where, runner)
         assert (result.status, result.fault, result.message) == ("fail", "hardware", f"GPU 3: {lost}")
 
 
@@ -66,8 +78,18 @@ SHARED: dict[str, Any] = {"other_jobs": True}
 def look(root: Path, runner: FakeRunner, *, used_mib: float | None = None, **node: Any) -> Found:
     (root / "proc").mkdir(exist_ok=True)
     limits = {} if used_mib is None else {"used_mib": used_mib}
-    there = Node(**{"name": "w-0", "gpus": 2, "root": root, "job": "17", "job_gpus": (0, 1), **node})
-    return attempt(gpu_free.CHECK, there, Thresholds({"gpu-free": limits}), runner)
+    there = Node(
+        **{
+            "name": "w-0",
+            "gpus": 2,
+            "root": root,
+            "job": "17",
+            "job_gpus": (0, 1),
+            "limits": {"gpu-free": limits},
+            **node,
+        }
+    )
+    return attempt(gpu_free.CHECK, there, runner)
 
 
 def smi(memory: str) -> FakeRunner:
@@ -88,11 +110,6 @@ def smi(memory: str) -> FakeRunner:
         "GPUs that others use, too": (smi(BUSY), {"shares_gpus": True}, "not checked: others ..."),
         "a figure that is none": (smi("0, [N/A]\n"), {}, "not checked: nvidia-smi said ..."),
         "a job without GPUs": (smi(BUSY), {"job_gpus": ()}, "ok"),
-        "no job of this one's, and others": (
-            smi(BUSY),
-            {**SHARED, "job": "", "job_gpus": ()},
-            "not checked: jobs run here",
-        ),
     },
 )
 def test_a_job_gets_gpus_that_nobody_uses(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from images.common.health.contract import Node, Result, Thresholds
+from images.common.health.contract import Node, Result
 from images.health.checks import infiniband
 from tests.fakes.commands import FakeRunner
-from tests.unit.images.health.tables import Like, outcomes, words
+from tests.unit.images.health.places import Like, outcomes, words
 
 Ports = Mapping[str, Mapping[str, str]]
 DOWN = {"state": "1: DOWN", "phys_state": "2: Polling", "rate": "10 Gb/sec (4X SDR)"}
@@ -58,7 +59,7 @@ class Machine:
     def look(self, **limits: float) -> Result:
         """What the check finds. It starts no program, so none can hang."""
         runner = FakeRunner()
-        result = infiniband.run(self.node, runner, Thresholds({"infiniband": limits}))
+        result = infiniband.run(replace(self.node, limits={"infiniband": limits}), runner)
         assert runner.commands == []
         return result
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from images.common.health.contract import Node
+from images.health.checks import find_checks
 from images.health.local import find_local, with_jobs
 from images.health.proc import jobs_here
 from tests.fakes.node_conf import document
@@ -56,10 +57,15 @@ def test_the_sites_settings_count_for_its_pools(tmp_path: Path) -> None:
     assert local.node.infiniband
     assert local.node.gpus == 8
     assert local.node.local_disks == (Path("/"), Path("/mnt/scratch"))
-    assert local.thresholds.get("disks", "used", 0.9) == 0.5
+    assert local.node.limit("disks", "used", 0.9) == 0.5
     assert local.off == {"dns"}
     assert not find_local({"POOL": "other"}, path).node.infiniband
     assert find_local({"POOL": "cpu"}, path).node.gpus == 1
+
+
+def test_a_node_has_the_checks_of_its_hardware() -> None:
+    assert list(find_checks(Node(name="w-0"))) == ["filesystem", "disks", "dns", "munge"]
+    assert find_checks(Node(name="w-0", infiniband=True, gpus=1)) == find_checks()
 
 
 def test_a_prolog_knows_its_job(tmp_path: Path) -> None:

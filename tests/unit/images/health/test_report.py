@@ -1,17 +1,15 @@
-"""A node's results in the Comment of its Slurm record, and what the watcher reads from Slurm.
-
-The data were written by hand after the tables of both versions' parsers (`PARSER_ARRAY(NODE)`), not recorded.
-"""
+"""A node's results in its Slurm record."""
 
 from __future__ import annotations
+
+import json
 
 import pytest
 
 from images.common.command import Result as Command
-from images.common.health.contract import Status
-from images.common.health.report import Report, decode, encode, note_of
+from images.common.health.contract import Result, Status, fail, not_checked, ok, warn
+from images.common.health.report import TESTS_KEY, Finding, Report, decode, encode, measured_in, note_of, with_measured
 from images.common.health.slurm import Slurm, SlurmError, parse_nodes
-from images.health.verdict import fail, not_checked, ok, warn
 from tests.fakes.commands import FakeRunner
 
 AT = 1795298103  # 2026-11-21T21:55:03Z
@@ -75,3 +73,38 @@ def test_garbage_or_no_answer_is_an_error_and_never_an_empty_cluster() -> None:
     for question in (slurm.nodes, lambda: slurm.node("w-0"), lambda: slurm.jobs_of("w-0")):
         with pytest.raises(SlurmError, match="Unable to contact"):
             question()
+
+
+TESTED = 1_795_000_000
+TESTS = {
+    "cpu": Finding(at=TESTED, result=Result(status=Status.OK, message="events 5100 events/s")),
+    "nccl-node": Finding(at=TESTED + 7, result=fail("hardware", "busbw 212 GB/s")),
+    "memory": Finding(at=TESTED + 4, result=not_checked("sysbench: No such file or directory")),
+}
+
+
+def test_results_of_tests_are_one_line_of_json_that_people_can_read() -> None:
+    extra = with_measured("", {"nccl-node": TESTS["nccl-node"], "cpu": TESTS["cpu"]})
+    assert json.loads(extra) == {
+        TESTS_KEY: "2026-11-18T11:06:40Z ok cpu: events 5100 events/s | "
+        "2026-11-18T11:06:47Z fail nccl-node [hardware]: busbw 212 GB/s"
+    }
+    assert "\n" not in extra
+
+
+def test_what_others_keep_beside_results_of_tests_stays() -> None:
+    extra = with_measured('{"rack": "r7", "health_tests": "old"}', TESTS)
+    assert json.loads(extra)["rack"] == "r7"
+    assert measured_in(extra) == TESTS
+    again = with_measured(with_measured("the admin's words", TESTS), TESTS)
+    assert json.loads(again)["note"] == "the admin's words"
+    assert measured_in(again) == TESTS
+
+
+def test_no_message_breaks_the_result_of_another_test() -> None:
+    evil = "x | 2026-11-18T11:06:40Z fail b [hardware]: y\nz \u2028"
+    found = measured_in(
+        with_measured("", {"a": Finding(at=TESTED, result=warn("node", evil)), "b": Finding(at=TESTED, result=ok())})
+    )
+    assert set(found) == {"a", "b"}
+    assert found["b"] == Finding(at=TESTED, result=ok())

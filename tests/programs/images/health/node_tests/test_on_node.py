@@ -36,7 +36,7 @@ def environment(place: Path) -> dict[str, str]:
 
 
 def spec(place: Path, *argv: str, **changes: Any) -> str:
-    usual = {"argv": argv, "keep": "figure: .*", "directory": str(place)}
+    usual = {"argv": argv, "figures": {"figure": "figure: (.*)"}, "faults": "fault.*", "directory": str(place)}
     return json.dumps({**usual, **changes})
 
 
@@ -55,23 +55,23 @@ def run(place: Path, *argv: str, **changes: Any) -> dict[str, Any]:
     return comment(place)
 
 
-def test_it_tells_what_matters_of_the_output(place: Path) -> None:
-    said = run(place, "sh", "-c", 'echo noise; echo "figure:   hello"; echo more >&2; echo figure: 2')
-    assert said == {"code": 0, "platform": "2x NVIDIA H200", "text": "figure: hello\nfigure: 2"}
+def test_it_tells_what_was_looked_for_in_the_output(place: Path) -> None:
+    said = run(place, "sh", "-c", 'echo noise; echo "figure:   hello"; echo more >&2; echo figure: 2; echo a fault 3')
+    found = {"figures": {"figure": ["hello", "2"]}, "faults": ["fault 3"]}
+    assert said == {"code": 0, "platform": "2x NVIDIA H200", **found}
 
 
 def test_it_tells_the_end_of_an_output_in_which_nothing_matters(place: Path) -> None:
     said = run(place, "sh", "-c", "echo out of paper >&2; exit 3")
-    assert (said["code"], said["text"], said["end"]) == (3, "", "out of paper")
+    assert (said["code"], said["figures"], said["end"]) == (3, {"figure": []}, "out of paper")
 
 
 def test_it_knows_the_cpus_and_has_a_directory_that_is_gone_after_it(place: Path) -> None:
     left = place / f"slurmstack-health-{os.uname().nodename}-old"
     left.mkdir()
-    said = run(place, "sh", "-c", "touch $1/file && echo figure: $0 $1", "{cpus}", "{scratch}")
-    _, cpus, directory = said["text"].split()
-    assert int(cpus) == len(os.sched_getaffinity(0))
-    assert Path(directory).parent == place
+    script = 'touch "$1/file" && test "$(dirname "$1")" = "$2" && echo figure: $0'
+    said = run(place, "sh", "-c", script, "{cpus}", "{scratch}", str(place))
+    assert said["figures"] == {"figure": [str(len(os.sched_getaffinity(0)))]}
     assert sorted(path.name for path in place.iterdir()) == ["bin", "said"]
 
 

@@ -231,10 +231,10 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
     "drained by its checks": (drained("health/clock [node]: 40 s off", comment="fail clock [node]: 40 s off"),
         "drained by its health checks: clock", "slurmstack health"),
     "a check that fails and drains nothing": (checked("fail dns [node]: slurmctld's name is unknown"),
-        "takes jobs though its check dns fails", "health run dns"),
+        "takes jobs though its check dns fails", "logs --node"),
     "jail hangs": (
         checked("not checked filesystem: process 17 (health-periodic) of an earlier run does not end", "default-0"),
-        "takes jobs though its check filesystem does not end", "health run filesystem"),
+        "takes jobs though its check filesystem does not end", "logs --node"),
     # what `up` has done
     "jail is half populated": (populating(None), "the jail is being populated", "populate-jail"),
     "volume is too small for the jail": (populating(3), "the jail could not be populated", "jail.size"),

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from images.common.command import TIMED_OUT
+from images.common.command import Result as Done
 from images.common.health.contract import Result, Status
-from images.health.node_tests import on_node
-from images.health.node_tests.catalog import TESTS, Expected, figures_in, judge, load
-from images.health.node_tests.on_node import kept, told
-from images.health.registry import find_checks
+from images.common.health.slurm import Record, SlurmError
+from images.health.checks import find_checks
+from images.health.node_tests.catalog import TESTS, Expected, judge, load
+from images.health.node_tests.on_node import told
+from images.health.node_tests.slurm import Settings, TestSlurm
 from images.health.watch.decide import KUBERNETES
-from tests.unit.images.health.tables import Like, outcomes, words
+from tests.fakes.commands import FakeRunner
+from tests.unit.images.health.places import Like, outcomes, words
 
 SAMPLES = Path(__file__).parent / "data"
 
@@ -26,37 +31,34 @@ def result(name: str, text: str, *, code: int = 0, least: dict[str, float] | Non
     """What comes of an output, the whole way: shortened on the node, sent as a comment, read and judged."""
     test = TESTS[name]
     expected: Expected = {"8x G": {name: least}} if least else {}
-    return judge(test, told(code, text, test.keep, "8x G"), "COMPLETED", expected, [])
+    return judge(test, told(code, text, looked_for(name), "8x G"), "COMPLETED", expected, [])
+
+
+def looked_for(name: str) -> dict[str, Any]:
+    """What the job is told of a test."""
+    test = TESTS[name]
+    return {"figures": {name: one.pattern for name, one in test.figures.items()}, "faults": test.faults}
 
 
 OUTPUTS = {
-    "cpu-speed": ("sysbench-cpu.txt", {"events": 1000.0}),
-    "memory-bandwidth": ("sysbench-memory.txt", {"write": 1.0}),
-    "filesystem-throughput": ("fio.txt", {"write": 100.0, "read": 100.0}),
-    "nccl-node": ("nccl.txt", {"busbw": 420.0}),
+    "cpu-speed": ("sysbench-cpu.txt", {"events": 1599.22}),
+    "memory-bandwidth": ("sysbench-memory.txt", {"write": 9983.30 * 2**20 / 1e9}),
+    "filesystem-throughput": ("fio.txt", {"write": 819200 * 1024 / 1e6, "read": 481882 * 1024 / 1e6}),
+    "nccl-node": ("nccl.txt", {"busbw": 474.845}),
 }
-BILLION = 1000000000.0
+"""What tools say, and the figures in it, in the unit that is declared."""
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_a_figure_is_judged_by_what_is_expected_and_one_that_is_not_sure_is_no_verdict(name: str) -> None:
-    file, least = OUTPUTS[name]
-    text = output(file)
+    file, figures = OUTPUTS[name]
+    text, least = output(file), {figure: value * 0.999 for figure, value in figures.items()}
     assert words(result(name, text, least=least)) == Like("ok: ...")
-    slow = words(result(name, text, least=dict.fromkeys(least, BILLION)))
-    assert slow == Like(f"fail [{TESTS[name].fault}]: ...(at least 1e+09 expected)...")
-    assert all(f"{figure} " in slow for figure in least)
+    slow = words(result(name, text, least={figure: value * 1.001 for figure, value in figures.items()}))
+    assert slow == Like(f"fail [{TESTS[name].fault}]: ...expected)...")
+    assert all(f"{figure} " in slow for figure in figures)
     assert words(result(name, text)) == Like("not checked: ...nothing is known to be expected of 8x G...")
     assert result(name, text, code=1, least=least).status == "not checked", "the tool ended with an error"
-
-
-def test_figures_are_those_of_the_tools_in_the_unit_that_is_declared() -> None:
-    for name, text, figures in [
-        ("memory-bandwidth", "transferred (1000.00 MiB/sec)", {"write": 1.048576}),
-        ("nccl-node", output("nccl.txt"), {"busbw": 474.845}),
-        ("filesystem-throughput", output("fio.txt"), {"write": 819200 * 1024 / 1e6, "read": 481882 * 1024 / 1e6}),
-    ]:
-        assert figures_in(TESTS[name], kept(text, TESTS[name].keep))[0] == pytest.approx(figures)
 
 
 def test_garbage_is_not_checked_and_an_absent_tool_is_named() -> None:
@@ -90,7 +92,7 @@ H100 = "8x NVIDIA H100 80GB HBM3"
 
 def test_a_node_is_judged_by_what_is_published_and_what_the_site_says_counts_before_that() -> None:
     def judged(busbw: float, own: Expected, *pools: str) -> Status:
-        comment = {"code": 0, "text": f"Out of bounds values : 0 OK\nAvg bus bandwidth : {busbw}", "platform": H100}
+        comment = {"code": 0, "figures": {"busbw": [str(busbw)]}, "faults": [], "platform": H100}
         return judge(TESTS["nccl-node"], json.dumps(comment), "COMPLETED", load(own), pools).status
 
     own: Expected = {H100: {"nccl-node": {"busbw": 470}}, "big": {"nccl-node": {"busbw": 100.5}}}
@@ -107,8 +109,47 @@ def test_no_test_has_the_name_of_a_check() -> None:
 
 @pytest.mark.parametrize("character", ["\U0001f600", '"'])
 def test_a_comment_is_never_longer_than_slurm_allows(character: str) -> None:
-    for text in (character * 5000, "\n".join([character * 90] * 50)):
-        for pattern in (".*", "nothing"):
-            comment = on_node.told(0, text, pattern, character * 300)
-            assert len(comment) <= on_node.LONGEST
-            assert json.loads(comment).get("cut") or pattern == "nothing"
+    text = "\n".join([character * 90] * 50)
+    for pattern in (".*", "nothing"):
+        wanted = {"figures": {"read": pattern, "write": pattern}, "faults": ".*"}
+        assert len(told(0, text, wanted, character * 300)) <= 1023
+
+
+def test_no_answer_or_garbage_is_an_error_and_never_an_empty_cluster() -> None:
+    for code, text in [(1, '{"jobs": []}'), (TIMED_OUT, ""), (0, "x"), (0, '{"jobs": null}')]:
+        answer = Done(code=code, stdout=text, stderr="down")
+        with pytest.raises(SlurmError):
+            TestSlurm(runner=FakeRunner({"": answer}), settings=Settings.parse({})).jobs()
+
+
+def submitted(test: str, gpus: int = 0, **settings: Any) -> list[str]:
+    seen: list[list[str]] = []
+
+    def note(argv: Any) -> Done:
+        seen.append(list(argv))
+        return Done(code=0, stdout="18\n")
+
+    runner = FakeRunner({"sbatch": note})
+    node = Record(name="w-0", states=frozenset({"IDLE"}), partitions=("main", "debug"), gres=f"gpu:{gpus}")
+    assert TestSlurm(runner=runner, settings=Settings.parse(settings)).submit(TESTS[test], node).ok
+    assert set(runner.environments[0] or {}) <= {"PATH", "SLURM_CONF"}
+    return seen[0]
+
+
+def test_a_test_is_a_short_job_of_the_lowest_priority_that_has_its_node_alone() -> None:
+    argv = submitted("cpu-speed")
+    assert {"--exclusive", "--no-requeue", "--nice=2147483645", "--time=2", "--nodelist=w-0", "--nodes=1"} <= set(argv)
+    assert {"--job-name=health-cpu-speed:w-0", "--partition=main", "--mem=0", "--output=/dev/null"} <= set(argv)
+    assert not any(option.startswith(("--gpus", "--account", "--reservation")) for option in argv)
+    assert argv[-2].endswith("/node_tests/on_node.py")
+    spec = json.loads(argv[-1])
+    assert spec["argv"][:3] == ["sysbench", "cpu", "--threads={cpus}"]
+    assert (spec["figures"].keys(), spec["faults"], spec["directory"]) == ({"events"}, "", "/var/tmp")
+
+
+def test_a_test_of_gpus_has_all_of_the_node_and_the_tests_account() -> None:
+    argv = submitted("nccl-infiniband", 8, account="health")
+    assert {"--gpus-per-node=8", "--account=health"} <= set(argv)
+    command = json.loads(argv[-1])["argv"]
+    assert command[:2] == ["env", "NCCL_P2P_DISABLE=1"]
+    assert command[-2:] == ["-g", "8"]

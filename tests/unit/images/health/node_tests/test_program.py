@@ -7,14 +7,90 @@ import json
 import os
 import pwd
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
+from images.common.health.report import measured_in
+from images.common.health.slurm import Slurm, SlurmError
+from images.common.wait import Clock
 from images.health.node_tests import program
-from images.health.node_tests.results import decode
+from images.health.node_tests.program import ByHand, NodeTester
+from images.health.node_tests.slurm import Settings, TestSlurm
+from images.health.watch.decide import Limit, Policy
+from images.health.watch.watcher import Watcher
 from tests.fakes.node_tests_cluster import FakeCluster, Job
-from tests.unit.images.health.node_tests.site import Site
+
+FIGURES = {"events": ["5000"], "write": ["9983.30"]}
+SLOW_FIGURES = {"events": ["90.5"], "write": ["990.00"]}
+EXPECTED = {"pool": {"cpu-speed": {"events": 1000}, "memory-bandwidth": {"write": 5}}}
+
+
+class Site:
+    """A cluster of nodes w-0, w-1, ... with both programs."""
+
+    def __init__(self, count: int = 1, *tests: str, slow: Callable[[Job], bool] | None = None) -> None:
+        """`slow`: whether a run finds its node slow."""
+        self.slow = slow or (lambda _job: False)
+        self.cluster = FakeCluster(count, measure=self._measure)
+        self.settings = Settings.parse({"expected": EXPECTED, "tests": tests or ["cpu-speed"]})
+        self.log: list[str] = []
+        self.start()
+
+    def _measure(self, job: Job) -> str:
+        return json.dumps(
+            {"code": 0, "figures": SLOW_FIGURES if self.slow(job) else FIGURES, "faults": [], "platform": ""}
+        )
+
+    def start(self) -> None:
+        """Start both programs, again."""
+        wall, log = self.cluster.wall, self.log.append
+        policy = Policy(max_drained=Limit.parse("100%"))
+        self.watcher = Watcher(slurm=Slurm(runner=self.cluster), policy=policy, log=log, wall=wall)
+        self.slurm = TestSlurm(runner=self.cluster, settings=self.settings)
+        self.tester = NodeTester(slurm=self.slurm, log=log, wall=wall)
+
+    def round(self, seconds: int = 5) -> None:
+        """A round of both, after a while; then all tests have ended."""
+        self.look(seconds)
+        self.cluster.now += 1
+        self.cluster.end()
+
+    def look(self, seconds: int = 5) -> None:
+        """A round of both, after a while."""
+        self.cluster.now += seconds
+        self.watcher.round()
+        self.tester.round()
+
+    def rounds(self, count: int, seconds: int = 5) -> None:
+        for _ in range(count):
+            self.round(seconds)
+
+    def statuses(self, name: str = "w-0") -> Mapping[str, str]:
+        found = measured_in(self.cluster.nodes[name].extra)
+        return {test: record.result.status.value for test, record in found.items()}
+
+    def ran(self) -> list[str]:
+        return [job.test for job in self.cluster.jobs]
+
+    @property
+    def reason(self) -> str:
+        return self.cluster.nodes["w-0"].reason
+
+    def by_hand(self, name: str = "w-0", meanwhile: Callable[[], object] = lambda: None) -> tuple[int, list[str]]:
+        """Measure a node now, while both programs go on: the exit code, and what is said."""
+        said: list[str] = []
+        site = self
+
+        class Rounds(Clock):
+            def sleep(self, seconds: float) -> None:
+                meanwhile()
+                with contextlib.suppress(SlurmError):
+                    site.round(int(seconds))
+
+        return ByHand(slurm=self.slurm, name=name, say=said.append, clock=Rounds()).measure(), said
+
 
 DAY = 86_400
 SLOW = "health/cpu-speed [hardware]: events 90.5 events/s (at least 1000 expected)"
@@ -25,7 +101,7 @@ def test_an_idle_node_is_measured_once_a_day_and_the_figure_is_in_its_record() -
     site = Site(2)
     site.rounds(6)
     assert site.ran() == ["cpu-speed"] * 2
-    assert decode(site.cluster.nodes["w-1"].extra)["cpu-speed"].result.message == "events 5000 events/s"
+    assert measured_in(site.cluster.nodes["w-1"].extra)["cpu-speed"].result.message == "events 5000 events/s"
     site.rounds(4, DAY)
     assert len(site.ran()) >= 4
 
@@ -62,12 +138,6 @@ def test_a_node_that_has_started_since_it_failed_is_measured_again() -> None:
     site.cluster.nodes["w-0"].states.discard("MIXED")
     site.rounds(8, 60)
     assert (site.cluster.drained, site.statuses()) == (set(), {"cpu-speed": "ok"})
-
-
-def test_one_that_is_slow_once_is_left_alone() -> None:
-    site = Site(1, slow=lambda job: job.number == 1)
-    site.rounds(40, 20)
-    assert (site.statuses(), site.ran(), site.cluster.drained) == ({"cpu-speed": "ok"}, ["cpu-speed"] * 2, set())
 
 
 @pytest.mark.parametrize("why", ["Resources", "None"])
@@ -175,6 +245,7 @@ def kept_from_users(site: Site) -> bool:
 def test_by_hand_a_node_is_measured_at_once_and_users_have_it_only_when_it_is_well() -> None:
     site = Site(1, *TESTS)
     site.rounds(6)
+    site.cluster.reservations["health-test-w-0"] = "w-0"  # of one that was killed
     code, said = site.by_hand()
     assert (code, site.ran()) == (0, [*TESTS, *TESTS])
     assert said[1:] == ["ok cpu-speed: events 5000 events/s", "ok memory-bandwidth: write 10.47 GB/s", "w-0 takes jobs"]
@@ -205,28 +276,6 @@ def test_an_administrator_s_drain_ends_the_measuring_and_stays() -> None:
 
 class KilledError(Exception):
     pass
-
-
-def test_one_that_is_ended_meanwhile_leaves_the_node_drained_as_it_was() -> None:
-    site = Site()
-    site.cluster.drain("w-0", SLOW)
-
-    def end() -> None:
-        raise KilledError
-
-    with pytest.raises(KilledError):
-        site.by_hand(meanwhile=end)
-    assert (site.reason, site.cluster.drained, site.cluster.reservations) == (SLOW, {"w-0"}, {})
-
-
-def test_what_one_that_was_killed_has_left_is_given_back_and_reservations_of_others_are_not() -> None:
-    site = Site()
-    theirs = {"course": ("w-9", "ask Bob"), "health-test-w-8": ("w-8", "a course")}
-    site.cluster.reservations |= {"health-test-w-7": ("w-7", "re-test of w-7"), **theirs}
-    site.rounds(3)
-    assert len(site.cluster.reservations) == 3, "one that measures may be between two tests"
-    site.rounds(30)
-    assert site.cluster.reservations == theirs
 
 
 @pytest.mark.parametrize("is_killed", [False, True])

@@ -10,9 +10,8 @@ import pytest
 from images.common.health.report import Finding
 from images.common.health.slurm import Record
 from images.health.watch.machines import TRIES, Machine, Machines, Place, answers
-from tests.unit.images.health.tables import Like, table, words
-from tests.unit.images.health.watch.release_cluster import Followed
-from tests.unit.images.health.watch.views import NOW
+from tests.unit.images.health.places import Like, table, words
+from tests.unit.images.health.watch.views import NOW, Followed
 
 READY = Machine(ready="True", conditions={})
 SILENT = Machine(ready="Unknown", why="kubelet stopped posting", conditions={})
@@ -24,9 +23,9 @@ UNWANTED = replace(READY, conditions={"Maintenance": "on Tuesday"})
 class Cluster:
     """Two workers, each on a machine of its own; Maintenance drains."""
 
-    def __init__(self, m_0: Machine | None = READY, *, answers: bool = True) -> None:
+    def __init__(self, m_0: Machine = READY, *, answers: bool = True) -> None:
         self.pods = Followed({"w-0": Place(node="m-0"), "w-1": Place(node="m-1")})
-        self.nodes = Followed({"m-0": m_0, "m-1": READY} if m_0 else {"m-1": READY})
+        self.nodes = Followed({"m-0": m_0, "m-1": READY})
         self.answers = answers
         self.states = frozenset({"IDLE"})
         self.probed: list[tuple[str, int]] = []
@@ -96,14 +95,6 @@ def test_a_machine_is_lost_only_when_its_slurmd_is_silent_too() -> None:
     assert cluster.probed == [], "one that is set down, or sleeps, is not asked any more"
 
 
-def test_where_a_node_was_is_forgotten_with_its_record() -> None:
-    cluster = Cluster()
-    cluster.look()
-    cluster.machines.findings([], NOW)
-    del cluster.pods.copy["w-0"]
-    assert said(cluster.look()) == "not checked: its pod is not known"
-
-
 def test_a_machine_that_vanished_with_its_pod_is_still_known_to_be_gone() -> None:
     cluster = Cluster(answers=False)
     assert said(cluster.look()) == "ok"
@@ -115,8 +106,13 @@ def test_a_machine_that_vanished_with_its_pod_is_still_known_to_be_gone() -> Non
     assert said(cluster.look()) == "ok"
 
 
-def test_a_node_whose_pod_was_never_seen_is_not_ours() -> None:
+def test_a_node_whose_pod_was_never_seen_or_is_forgotten_with_its_record_is_not_ours() -> None:
     cluster = Cluster(answers=False)
+    place = cluster.pods.copy.pop("w-0")
+    assert said(cluster.look()) == "not checked: its pod is not known"
+    cluster.pods.copy["w-0"] = place
+    cluster.look()
+    cluster.machines.findings([], NOW)
     del cluster.pods.copy["w-0"]
     assert said(cluster.look()) == "not checked: its pod is not known"
 

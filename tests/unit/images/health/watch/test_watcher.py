@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import json
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
+from config.sections.health import Health
 from images.common.command import TIMED_OUT
 from images.common.command import Result as CommandResult
-from images.common.health.contract import Result
 from images.common.health.report import Finding, Report, encode
-from images.common.health.slurm import Record, Slurm, SlurmError
-from images.health.watch.decide import Policy
+from images.common.health.slurm import Record, SlurmError, keep_looking
+from images.health.node_tests.catalog import TESTS
+from images.health.watch import watcher
+from images.health.watch.decide import Limit, Policy
 from images.health.watch.machines import Machines
-from images.health.watch.program import policy_from
-from images.health.watch.watcher import REQUEUE_AGAIN_SECONDS, Watcher
-from tests.fakes.slurmctld import FakeNode, FakeSlurmctld
-from tests.unit.images.health.watch.views import NOW, OK, failed, play, policy
+from images.health.watch.release import Rules
+from images.health.watch.watcher import GONE, REQUEUE_AGAIN_SECONDS, Watcher, build
+from slurm.health import watch_settings
+from tests.fakes.commands import FakeClock
+from tests.fakes.slurmctld import FakeNode
+from tests.unit.images.health.watch.views import NOW, OK, Followed, Watched, failed, policy
 
 
 class FakeMachines(Machines):
@@ -30,54 +36,27 @@ class FakeMachines(Machines):
         return self.says
 
 
-class Cluster:
-    """Four nodes, their clock, and a watcher."""
+class Cluster(Watched):
+    """Four nodes whose machines are as a test says."""
 
     def __init__(self) -> None:
-        self.time = NOW
-        self.slurmctld = FakeSlurmctld(
-            lambda: self.time, {f"w-{number}": FakeNode(states={"IDLE"}) for number in range(4)}
-        )
-        self.nodes = self.slurmctld.nodes
-        self.log: list[str] = []
+        super().__init__()
         self.machines = FakeMachines()
-        self.start()
-
-    def start(self, by: Policy | None = None) -> None:
-        """Start a watcher, in the place of the last one."""
-        self.watcher = Watcher(
-            slurm=Slurm(runner=self.slurmctld.runner),
-            policy=by or policy(),
-            log=self.log.append,
-            machines=self.machines,
-            wall=lambda: self.time,
-        )
-
-    def report(self, name: str, *, ahead: float = 0.0, **results: Result) -> None:
-        """A node says how it is."""
-        self.nodes[name].comment = encode(Report(at=int(self.time + ahead), results=results))
-
-    def round(self, later: float = 2.0) -> None:
-        self.time += later
-        self.watcher.round()
-
-    def cordon(self, *, lost: bool = False) -> None:
-        """Somebody wants the machine of w-1 free, or it is lost."""
-        cordoned = failed("machine m is cordoned")
-        self.machines.says["w-1"] = Finding(result=cordoned, at=self.time, declared=not lost, lost=lost)
-
-    def play(self, story: str) -> None:
-        """What happens to w-1; see `play`."""
-        happens: dict[str, Callable[[], object]] = {
+        self.happens = {  # to w-1
             "fault": lambda: self.report("w-1", disks=failed("/jail 97 % used")),
             "well": lambda: self.report("w-1", disks=OK),
             "restart": self.start,
             "cordon": self.cordon,
         }
-        play(story, lambda later: self.round(2.0 if later is None else later), happens)
+        self.start()
 
-    def drained(self) -> list[str]:
-        return [name for name, node in self.nodes.items() if "DRAIN" in node.states]
+    def start(self, by: Policy | None = None) -> None:
+        self.watch(by or policy(), self.machines)
+
+    def cordon(self, *, lost: bool = False) -> None:
+        """Somebody wants the machine of w-1 free, or it is lost."""
+        cordoned = failed("machine m is cordoned")
+        self.machines.says["w-1"] = Finding(result=cordoned, at=self.time, declared=not lost, lost=lost)
 
 
 FULL = failed("/jail 97 % used")
@@ -97,7 +76,9 @@ def test_a_fault_drains_exactly_that_node_and_it_returns_when_the_fault_is_gone(
     cluster.play("fault; round; restart; 30 s")
     assert cluster.drained() == ["w-1"]
     assert cluster.slurmctld.changes() == [f"scontrol update nodename=w-1 state=drain reason={FULL_REASON}"]
-    cluster.play("well; restart; round")
+    cluster.play("well; restart; round; 80 s")
+    assert cluster.drained() == ["w-1"], "it stands for two minutes"
+    cluster.play("well; 10 s")
     assert cluster.drained() == []
     assert cluster.nodes["w-1"].reason == ""
     assert cluster.log == [f"drain w-1: {FULL_REASON}", "resume w-1: lifted: health/disks"]
@@ -135,21 +116,6 @@ def test_a_slurmctld_that_gets_stuck_ends_the_round(cluster: Cluster) -> None:
     with pytest.raises(SlurmError):
         cluster.round()
     assert sum("show node " in command for command in cluster.slurmctld.runner.commands) == 1
-
-
-def test_a_check_that_fails_in_every_other_interval_has_its_node_drained_for_minutes(cluster: Cluster) -> None:
-    def drained_for() -> float:
-        """Seconds from the drain to its end."""
-        cluster.play("28 s; fault; round")
-        assert cluster.drained() == ["w-1"]
-        began = cluster.time
-        cluster.round(later=28)
-        while cluster.drained():
-            cluster.report("w-1", disks=OK, ahead=2)
-            cluster.round()
-        return cluster.time - began
-
-    assert [drained_for() for _ in range(3)] == [30, 300, 300]
 
 
 def test_a_lost_machine_has_its_jobs_requeued_and_takes_none_until_it_is_back(cluster: Cluster) -> None:
@@ -198,24 +164,69 @@ def test_the_deadline_of_jobs_on_a_node_that_is_drained_begins_when_its_machine_
     assert cluster.slurmctld.requeued == ["17"]
 
 
-def test_without_tests_of_nodes_what_is_reserved_for_them_is_given_back(cluster: Cluster) -> None:
-    runner, rest = cluster.slurmctld.runner, "StartTime=x Nodes=w-2 Users=slurm Comment="
-    listed = [f"health-test-w-2 {rest}re-test of w-2", f"health-test-w-3 {rest}a course", f"mine {rest}(null)"]
-    text = "".join(f"ReservationName={line}\n" for line in listed)
-    runner.answers["scontrol show reservation"] = CommandResult(code=0, stdout=text)
-    runner.answers["scontrol delete reservationname"] = CommandResult(code=1, stderr="Requested reservation is in use")
-    cluster.watcher.tests_run = False
-    cluster.round()
-    runner.answers["scontrol delete reservationname"] = CommandResult(code=0)
-    cluster.play("3 rounds")
-    assert cluster.slurmctld.changes() == ["scontrol delete reservationname=health-test-w-2"] * 2
-    assert cluster.log == ["tests of nodes are off: gave w-2 back"]
-
-
 @pytest.mark.parametrize("check", ["cpu-speed", "new-machine"])
 def test_a_drain_for_what_nobody_measures_any_more_is_lifted(cluster: Cluster, check: str) -> None:
     reason = f"health/{check} [hardware]: 7 events"
     cluster.nodes["w-1"] = FakeNode(states={"IDLE", "DRAIN"}, reason=reason, reason_at=int(NOW))
-    cluster.start(policy_from({}))
+    cluster.start(policy(report_only=GONE | TESTS.keys()))
     cluster.round()
     assert cluster.drained() == []
+
+
+class Ended(Exception):  # noqa: N818
+    """Ends a loop that has no end."""
+
+
+def built(monkeypatch: pytest.MonkeyPatch, log: list[str] | None = None, **health: Any) -> Watcher:
+    """The watcher of a stack file, in a pod."""
+    follow: Any = lambda *_: Machines(pods=Followed({}), nodes=Followed({}))  # noqa: E731
+    monkeypatch.setattr(watcher, "follow_machines", follow)
+    in_pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "NAMESPACE": "ns"}
+    settings = json.loads(watch_settings(Health.model_validate(health)))
+    return build(settings, in_pod, (log if log is not None else []).append)
+
+
+def test_without_settings_the_watcher_follows_machines_and_releases_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = built(monkeypatch)
+    limit = Limit(number=10, percent=True)
+    assert made.policy == Policy(max_drained=limit, report_only=GONE | TESTS.keys())
+    assert (made.machines is not None, made.releaser) == (True, None)
+
+
+def test_the_watcher_does_what_the_stack_file_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    machines = {
+        "requeue_after": 60, "release": "cordon", "release_after": 0, "release_condition": "Suspected",
+        "max_unavailable": "5%",
+    }  # fmt: skip
+    health = {"report_only": ["munge"], "disabled": ["dns"], "tests": {"enabled": True}, "machines": machines}
+    made = built(monkeypatch, max_drained=3, **health)  # type: ignore[arg-type]
+    told = frozenset({"dns", "munge"})
+    assert made.policy == Policy(
+        max_drained=Limit(number=3), report_only=GONE | told, requeue_after=60.0, frees_broken=True
+    )
+    assert made.releaser is not None
+    limit = Limit(number=5, percent=True)
+    assert made.releaser.rules == Rules(max_unavailable=limit, after=0, condition="Suspected", report_only=told)
+
+
+def test_machines_that_are_not_followed_are_not_looked_at_and_their_drains_are_lifted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log: list[str] = []
+    made = built(monkeypatch, log, machines={"follow": False})
+    assert (made.machines, "kubernetes" in made.policy.report_only) == (None, True)
+    assert log == ["nodes are watched by Slurm's records alone"]
+
+
+def test_a_slurmctld_that_is_away_is_waited_for_and_that_is_told_at_most_every_ten_seconds() -> None:
+    clock, log = FakeClock(), list[str]()
+
+    def look() -> None:
+        if clock.time > 60:
+            raise Ended
+        raise SlurmError("Unable to contact slurm controller")
+
+    with pytest.raises(Ended):
+        keep_looking(look, 2.0, 10.0, log.append, clock)
+    assert 5 < len(log) <= 8
+    assert log[0] == "waiting for slurmctld: Unable to contact slurm controller"

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from images.common.health.contract import FaultClass, Result, Status
-from images.common.health.report import Finding
+from images.common.health.report import Finding, Report, encode
+from images.common.health.slurm import Slurm
+from images.common.kubernetes import Follower
 from images.health.watch.decide import Decision, Limit, NodeView, Policy, decide
+from images.health.watch.machines import Machines
+from images.health.watch.release import Releaser
+from images.health.watch.watcher import Watcher
+from tests.fakes.slurmctld import FakeNode, FakeSlurmctld
 
 NOW = 1_795_000_000.0
 """Seconds since 1970."""
@@ -73,12 +79,7 @@ def done(decision: Decision) -> list[str]:
     return [f"{action.kind.value} {action.node.name}: {action.reason}" for action in decision.actions]
 
 
-def count(nodes: list[NodeView], limit: str, kind: str = "") -> int:
-    """To how many of these nodes something (of this kind) is done."""
-    return sum(one.startswith(kind) for one in done(decide(nodes, policy(limit), NOW)))
-
-
-def drained(*states: str, reason: str = OURS, ago: float = 60.0, **findings: Result | Finding) -> NodeView:
+def drained(*states: str, reason: str = OURS, ago: float = 400.0, **findings: Result | Finding) -> NodeView:
     """A node that we have drained, for its disks unless said otherwise."""
     return view("w-0", *(states or ("IDLE",)), "DRAIN", reason=reason, drained_ago=ago, **findings)
 
@@ -89,17 +90,61 @@ def faults(count: int) -> list[NodeView]:
     return [view(f"w-{number:02}", **failure) for number, failure in enumerate(failures)]
 
 
-def play(story: str, rounds: Callable[[float | None], object], happens: Mapping[str, Callable[[], object]]) -> None:
-    """Let a story happen: `break; round; 600 s; 20 rounds`.
+class Watched:
+    """Four nodes in a Slurm, their clock, and a watcher."""
 
-    `round` is one after the usual while, `600 s` one after so long; other words are the names of what happens.
-    """
-    for word in story.split("; "):
-        number, _, unit = word.rpartition(" ")
-        if unit == "s":
-            rounds(float(number))
-        elif unit in {"round", "rounds"}:
-            for _ in range(int(number or 1)):
-                rounds(None)
-        else:
-            happens[word]()
+    def __init__(self) -> None:
+        self.time = NOW
+        self.slurmctld = FakeSlurmctld(self.wall, {f"w-{number}": FakeNode(states={"IDLE"}) for number in range(4)})
+        self.nodes = self.slurmctld.nodes
+        self.log: list[str] = []
+        self.happens: dict[str, Callable[[], object]] = {}
+
+    def wall(self) -> float:
+        """The clock."""
+        return self.time
+
+    def watch(self, by: Policy, machines: Machines, releaser: Releaser | None = None) -> None:
+        """With a new watcher."""
+        slurm = Slurm(runner=self.slurmctld.runner)
+        self.watcher = Watcher(
+            slurm=slurm, policy=by, log=self.log.append, machines=machines, releaser=releaser, wall=self.wall
+        )
+
+    def report(self, name: str, *, ahead: float = 0.0, **results: Result) -> None:
+        """A node says how it is."""
+        found = {check.replace("_", "-"): result for check, result in results.items()}
+        self.nodes[name].comment = encode(Report(at=int(self.time + ahead), results=found))
+
+    def round(self, later: float = 2.0) -> None:
+        """One, after a while."""
+        self.time += later
+        self.watcher.round()
+
+    def play(self, story: str) -> None:
+        """Let a story happen: `break; round; 600 s; 20 rounds`.
+
+        `round` is one after the usual while, `600 s` one after so long; other words are the names of what happens.
+        """
+        for word in story.split("; "):
+            number, _, unit = word.rpartition(" ")
+            if unit == "s":
+                self.round(float(number))
+            elif unit in {"round", "rounds"}:
+                for _ in range(int(number or 1)):
+                    self.round()
+            else:
+                self.happens[word]()
+
+    def drained(self) -> list[str]:
+        """Names of the nodes."""
+        return [name for name, node in self.nodes.items() if "DRAIN" in node.states]
+
+
+class Followed(Follower[Any]):
+    """A follower whose copy the test sets, or gives as it is then."""
+
+    def __init__(self, given: dict[str, Any] | Callable[[], dict[str, Any]]) -> None:
+        self.synced = True
+        self.copy = given if isinstance(given, dict) else {}
+        self.values = given if callable(given) else lambda: dict(self.copy)  # type: ignore[method-assign]
