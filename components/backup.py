@@ -18,11 +18,17 @@ from components.users import Users
 from config.base import parse_bytes, span_seconds
 from config.sections.cloud import Role
 from config.sections.monitoring import Backup as BackupConfig
-from slurm.names import BACKUP, BACKUPS, CONTROLLER, GENERATED, RESTORE
+from slurm.names import BACKUP, BACKUPS, CONTROLLER, GENERATED, REHEARSE, RESTORE
 
 KEYS_DIR = "/secrets/keys"
 STAGE = "20Gi"
 """For a copy of slurmctld's files, without the jobs' scripts: 100,000 jobs have about 200 MB."""
+
+_REHEARSED = "100Gi"
+"""Of a machine's disk, for the database and slurmctld's files of a rehearsal."""
+
+_MEMORY = "1Gi"
+"""For its MariaDB, slurmdbd and slurmctld together; the first takes half of it for its pool."""
 
 _LATE_SECONDS = 3600
 """A backup that could not be begun in its hour waits for the next time."""
@@ -52,8 +58,9 @@ class BackupArgs:
 class Backup(pulumi.ComponentResource):
     """A CronJob that saves state, keys, database and jail, one after the other, in one pod.
 
-    It runs where slurmctld does, whose volume only one machine may have. Two more, which never run by themselves, say
-    how a Job that looks at backups (`backups`) or puts one back (`restore`) has to be: `slurmstack` makes those.
+    It runs where slurmctld does, whose volume only one machine may have. Three more, which never run by themselves, say
+    how a Job that looks at backups (`backups`), puts one back (`restore`) or tries one (`rehearse`) has to be:
+    `slurmstack` makes those.
     """
 
     def __init__(self, name: str, args: BackupArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -65,6 +72,7 @@ class Backup(pulumi.ComponentResource):
         self.backup = self._create(BACKUP, self._saving(), "controller", schedule=often, limit=limit)
         self.backups = self._create(BACKUPS, self._looking(), "system")
         self.restore = self._create(RESTORE, self._restoring(), "controller")
+        self.rehearse = self._create(REHEARSE, self._rehearsing(), "system")
         self.register_outputs({})
 
     def _create(
@@ -111,12 +119,14 @@ class Backup(pulumi.ComponentResource):
         args, backup = self._args, self._args.backup
         parts = ["state", *(["database"] if args.accounting else []), "jail"]
         seen = [
-            self._secret_mount(),
+            *self._secret_mount(),
             volumes.mount("stage", "/stage"),
             volumes.mount("state", "/stage/volume", read_only=True),
             *(volumes.mount(secret, f"{KEYS_DIR}/{secret}", read_only=True) for secret in self._keys()),
+            *self._database,
         ]
-        state = self._container("backup-state", seen, PARTS=" ".join(parts), **args.controller.volume.env)
+        told = {"PARTS": " ".join(parts), **args.controller.volume.env}
+        state = self._container("backup-state", seen, **self._cluster_name, **told)
         keep = " ".join(f"{span}={number}" for span, number in backup.keep if number)
         largest = str(parse_bytes(backup.largest_file))
         jail = self._jail_container("backup-jail", read_only=True, LARGEST_FILE=largest, KEEP=keep)
@@ -126,7 +136,7 @@ class Backup(pulumi.ComponentResource):
         near = k8s.core.v1.PodAffinityArgs(required_during_scheduling_ignored_during_execution=[beside])
         return k8s.core.v1.PodSpecArgs(
             affinity=k8s.core.v1.AffinityArgs(pod_affinity=near),
-            init_containers=[state, *self._database_container("backup-database")],
+            init_containers=[state],
             containers=[jail],
             volumes=[
                 *self._volumes(),
@@ -141,19 +151,37 @@ class Backup(pulumi.ComponentResource):
         )
 
     def _looking(self) -> k8s.core.v1.PodSpecArgs:
-        container = self._container("backups-list", [self._secret_mount()])
+        container = self._container("backups-list", self._secret_mount())
         container.name = "backups"
         return k8s.core.v1.PodSpecArgs(containers=[container], volumes=self._volumes(database=False))
 
+    def _rehearsing(self) -> k8s.core.v1.PodSpecArgs:
+        """One container with all that it starts, and no key, no volume and no database of the cluster."""
+        where = {
+            path: path.rpartition("/")[2] for path in ("/run/mysqld", "/run/munge", "/run/munged", "/run/slurmstack")
+        }
+        made_up = {"/secrets/munge": "keys", "/secrets/database": "keys", "/stage": "stage", "/var/lib/mysql": "stage"}
+        seen = [*self._secret_mount(), *(volumes.mount(name, path) for path, name in {**where, **made_up}.items())]
+        container = self._container("rehearse", seen, MEMORY_LIMIT=str(parse_bytes(_MEMORY)), **self._cluster_name)
+        container.resources = pods.resources(cpu="100m", memory=_MEMORY, disk=_REHEARSED)
+        return k8s.core.v1.PodSpecArgs(
+            containers=[container],
+            volumes=[
+                *self._volumes(database=False),
+                *(volumes.memory_dir(name) for name in (*where.values(), "keys")),
+                volumes.empty_dir("stage", size_limit=_REHEARSED),
+            ],
+        )
+
     def _restoring(self) -> k8s.core.v1.PodSpecArgs:
         state_env, users = self._args.controller.volume.env, self._args.users
-        as_is = volumes.mount("state", "/stage/volume", read_only=True)
+        as_is, state = (volumes.mount("state", "/stage/volume", read_only=only) for only in (True, None))
+        told = {**self._cluster_name, **state_env}
         return k8s.core.v1.PodSpecArgs(
             init_containers=[
-                self._container("restore-choose", [self._secret_mount()]),
+                self._container("restore-choose", self._secret_mount()),
                 self._container("restore-look", [as_is], **state_env),
-                *self._database_container("restore-database"),
-                self._container("restore-state", [volumes.mount("state", "/stage/volume")], **state_env),
+                self._container("restore-state", [state, *self._database], **told),
                 self._jail_container("restore-jail"),
             ],
             # Accounts are files of the jail: those of the stack file, not those of the backup's time.
@@ -184,12 +212,15 @@ class Backup(pulumi.ComponentResource):
             GENERATED: GENERATED,
         }
 
-    def _database_container(self, name: str) -> list[k8s.core.v1.ContainerArgs]:
+    @property
+    def _cluster_name(self) -> dict[str, str]:
+        """For programs that have to do with accounting."""
+        return {"CLUSTER_NAME": self._args.cluster_name} if self._args.accounting else {}
+
+    @property
+    def _database(self) -> list[k8s.core.v1.VolumeMountArgs]:
         accounting = self._args.accounting
-        if accounting is None:
-            return []
-        mounts = [*accounting.database_mounts, volumes.mount("run", "/run/slurmstack")]
-        return [self._container(name, mounts, CLUSTER_NAME=self._args.cluster_name)]
+        return [*accounting.database_mounts, volumes.mount("run", "/run/slurmstack")] if accounting else []
 
     def _container(
         self, name: str, mounts: list[k8s.core.v1.VolumeMountArgs], **more: str
@@ -206,8 +237,8 @@ class Backup(pulumi.ComponentResource):
             resources=pods.resources(cpu="100m", memory="256Mi", disk="40Gi"),
         )
 
-    def _secret_mount(self) -> k8s.core.v1.VolumeMountArgs:
-        return volumes.mount("repository", "/secrets/repository", read_only=True)
+    def _secret_mount(self) -> list[k8s.core.v1.VolumeMountArgs]:
+        return [volumes.mount("repository", "/secrets/repository", read_only=True)]
 
     def _volumes(self, *, database: bool = True) -> list[k8s.core.v1.VolumeArgs]:
         accounting = self._args.accounting if database else None

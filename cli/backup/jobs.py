@@ -25,6 +25,10 @@ SILENCE = 300
 """Seconds for which the API server may fail to answer, in hours of a Job."""
 
 
+JAIL_COPY = "backup-jail"
+"""The container of a backup that saves the jail."""
+
+
 class JobFailed(Failure):
     """A container of the Job has failed; those behind it have not begun. Without one: none has begun at all."""
 
@@ -40,10 +44,12 @@ class How(TypedDict, total=False):
     """For all of its containers."""
     arguments: Sequence[str]
     """Of its last container's program, instead of those that it has."""
-    only: Collection[str]
-    """The containers that run; default: all."""
+    without: Collection[str]
+    """Containers that do not run. By their names: the CronJob may be of an older version than this command."""
     anywhere: bool
     """Not where slurmctld runs, which does not run now."""
+    image: str
+    """Of its containers, instead of that of the cluster's release."""
 
 
 def run_job(kubectl: Kubectl, namespace: str, template: str, report: Report, **how: Unpack[How]) -> str:
@@ -64,7 +70,7 @@ def make_job(kubectl: Kubectl, namespace: str, template: str, **how: Unpack[How]
     found = kubectl.items("cronjob", template, "-n", namespace)
     if not found:
         raise Failure(
-            "this cluster has no backups",
+            "this cluster has no backups, or they are of an older version of slurmstack",
             hint="write slurmstack:backup into the stack file (docs/backups.md), then `slurmstack up`",
             code=USAGE,
         )
@@ -117,14 +123,15 @@ def statuses(pod: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _job(template: Mapping[str, Any], **how: Unpack[How]) -> dict[str, Any]:
-    env, only = how.get("env", {}), how.get("only", ())
+    env, without = how.get("env", {}), how.get("without", ())
     made: dict[str, Any] = copy.deepcopy(template["spec"]["jobTemplate"])
     pod = made["spec"]["template"]["spec"]
     containers = [*pod.get("initContainers", []), *pod["containers"]]
-    chosen = [container for container in containers if not only or container["name"] in only]
+    chosen = [container for container in containers if container["name"] not in without]
     for container in chosen:
         known = [item for item in container.get("env", []) if item["name"] not in env]
         container["env"] = [*known, *({"name": key, "value": value} for key, value in env.items())]
+        container["image"] = how.get("image") or container["image"]
     if arguments := how.get("arguments"):
         chosen[-1]["command"] = [*chosen[-1]["command"][:-1], *arguments]
     pod["initContainers"], pod["containers"] = chosen[:-1], chosen[-1:]

@@ -11,9 +11,8 @@ import typer
 
 from cli.access.reach import reach, whereabouts
 from cli.backup.jobs import answer_in, follow_job, make_job, run_job
-from cli.backup.rehearse import Rehearsal
+from cli.backup.rehearse import config_for, rehearse, text
 from cli.backup.restore import Restoring, chosen, parts_of, refuse_restoring
-from cli.backup.verdict import text
 from cli.change.destroy import running_jobs
 from cli.change.lock import held
 from cli.change.owner import applied_by, require_own
@@ -22,7 +21,6 @@ from cli.commands.options import ConfigOption, JsonOption, option, refuse_unless
 from cli.errors import FAILED, INTERRUPTED, USAGE, Failure, Refused
 from cli.kubectl.client import OWNERS, Kubectl
 from cli.stack import Stack, open_stack
-from config import load_config
 from config.sections.slurm import Slurm
 from local.report import PlainReport
 from slurm.names import BACKUP, BACKUPS, obstacle
@@ -131,42 +129,31 @@ AtOption = Annotated[
 ]
 
 
-@app.command()
-def rehearse(
-    config: ConfigOption = None,
-    *,
-    at: AtOption = "",
-    jail: Annotated[bool, typer.Option("--with-jail/--without-jail", help="Put the jail back, too.")] = True,
-    as_json: JsonOption = False,
-) -> None:
-    """Put a backup back into a cluster that is thrown away, start it, compare, and remove it. Users notice nothing.
+@app.command("rehearse")
+def rehearse_backup(config: ConfigOption = None, *, at: AtOption = "", as_json: JsonOption = False) -> None:
+    """Put queue and records of a backup into a Slurm that is thrown away, start it, and compare. Users notice nothing.
 
-    It is in the namespace NAMESPACE-rehearsal, with volumes, a database and keys of its own: there must be room for
-    them. It has no workers, its partitions are down, and it makes no backups: no job starts, nobody is written to. It
-    is removed in any case; what one that was killed has left the next one removes.
+    A Job in the cluster has a MariaDB, a slurmdbd and a slurmctld of its own, with keys of its own and no volume of the
+    cluster; the database takes room on the disk of its machine. No job starts in it.
 
-    Compared are the queue with accounting, the last records with what slurmdbd answers, what the jail's files hold.
-    Exit status: 0; 1 if the backup is not as it was, or could not be put back. `backup list` shows when one has
-    ended well; the alert BackupUnrehearsed fires where none has for 30 days.
+    Compared are the queue with accounting, and records, associations and users with what slurmdbd answers. Of the jail
+    only directories are read; `backup verify` reads what files hold. Exit status: 0; 1 if the backup is not as it was,
+    or could not be put back. `backup list` shows when one has ended well; the alert BackupUnrehearsed fires where none
+    has for 30 days.
 
     Examples:
       slurmstack backup rehearse
 
-      slurmstack backup rehearse --at 2026-11-26 --without-jail
+      slurmstack backup rehearse --at 2026-11-26
     """
-    carry_out_rehearsal(open_stack(config), at=at, jail=jail, as_json=as_json)
+    stack, kubectl, _, report = _opened(config)
+    parts = parts_of((), accounting=stack.config.accounting.enabled)
+    _told(rehearse(kubectl, stack.config, parts, at, report, upgrade=False), as_json=as_json)
 
 
-def carry_out_rehearsal(
-    stack: Stack, *, at: str, jail: bool, as_json: bool, version: str | None = None, tag: str = ""
-) -> None:
-    """Rehearse, and tell how it ended. `version`: another release of Slurm, with images of this tag."""
-    report = PlainReport(sys.stderr)
-    rehearsal = Rehearsal(reach(stack), stack, report, version=version, tag=tag)
-    ensure_local_images(report, load_config(rehearsal.sections))
-    outcome = rehearsal.run(at=at, jail=jail)
-    typer.echo(json.dumps(outcome.as_data(), indent=1) if as_json else text(outcome))
-    if outcome.problems:
+def _told(outcome: dict[str, Any], *, as_json: bool) -> None:
+    typer.echo(json.dumps(outcome, indent=1) if as_json else text(outcome))
+    if not outcome["ok"]:
         raise typer.Exit(FAILED)
 
 
@@ -193,20 +180,23 @@ def rehearse_upgrade(
     ] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Put the last backup back under another Slurm release, in a cluster that is thrown away, and say how long it took.
+    """Put queue and records of the last backup under another Slurm release that is thrown away; say how long it took.
 
-    The jail is left out. All else is as with `slurmstack backup rehearse`, whose help says more. slurmdbd converts the
-    tables of accounting at its first start, which takes hours where there are years of records: the time until it
-    answers is what an upgrade will take on volumes like these. slurmctld reads the queue of the older release.
+    It is as with `slurmstack backup rehearse`, whose help says more. slurmdbd converts the tables of accounting at its
+    first start, which takes hours where there are years of records: the time until it answers is about what an upgrade
+    will take. slurmctld reads the queue of the older release.
 
     The images of that release must be there: `slurmstack images build --slurm-version 26.05`, and `images push`. On the
     local cluster they are built where they are missing.
 
     Exit status: 0; 1 if the backup was not as it was under that release; 2 if no cluster of this one can have it.
     """
-    stack = open_stack(config)
+    stack, report = open_stack(config), PlainReport(sys.stderr)
     _refuse_version(stack.config.slurm.version, version)
-    carry_out_rehearsal(stack, at=at, jail=False, as_json=as_json, version=version, tag=tag)
+    other, kubectl = config_for(stack, version, tag), reach(stack)
+    ensure_local_images(report, other)
+    parts = [part for part in parts_of((), accounting=other.accounting.enabled) if part != "jail"]
+    _told(rehearse(kubectl, other, parts, at, report, upgrade=True), as_json=as_json)
 
 
 def _refuse_version(old: str, new: str) -> None:
@@ -259,7 +249,7 @@ def restore(
     require_own(stack, kubectl)
     parts = parts_of(what or (), accounting=stack.config.accounting.enabled)
     _refuse_applied(kubectl, namespace, suspended=suspended)
-    found = str(chosen(kubectl, namespace, parts, at, report)["id"])
+    found = chosen(kubectl, namespace, parts, at, report)
     jobs = running_jobs(kubectl, namespace) if "state" in parts or "jail" in parts else []
     question = f"{', '.join(parts)} of {whereabouts(stack, kubectl)} will be as in backup {found}"
     question += f"; {len(jobs)} running jobs end" if jobs else ""

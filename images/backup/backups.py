@@ -13,9 +13,8 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -29,8 +28,8 @@ from images.common.process import RefusedError, program
 ID_FORMAT: Final = "%Y%m%dT%H%M%SZ"
 _ID: Final = re.compile(r"\d{8}T\d{6}Z")
 
-_MOMENTS: Final = {"%Y-%m-%dT%H:%M": timedelta(seconds=59), "%Y-%m-%d": timedelta(seconds=86_399)}
-"""Form of a time -> until its end: a schedule for 02:00 begins some seconds later."""
+_MOMENT: Final = re.compile(r"(\d{8}(T\d{4})?)?")
+"""A day or a minute, as an id begins."""
 
 BEFORE_RESTORE: Final = "before-restore"
 """Kind of a backup of what a restore replaces. No retention takes it away."""
@@ -145,14 +144,20 @@ def choose(backups: Iterable[Backup], at: str, parts: Sequence[str], *, now: str
     """The last backup up to a moment that has all of these parts. Raises RefusedError.
 
     `at`: empty for the last one of all but those that a restore has made, an id for no other than that one, or a time
-    in UTC. `now`: id of this moment; what is later was made by a clock that is wrong.
+    in UTC, up to the end of that minute or day: a schedule for 02:00 begins some seconds later. `now`: id of this
+    moment; what is later was made by a clock that is wrong.
     """
     found = [backup for backup in backups if set(parts) <= backup.snapshots.keys()]
+    limit = re.sub("[-:]", "", at)
     if _ID.fullmatch(at):
         found = [backup for backup in found if backup.id == at]
+    elif _MOMENT.fullmatch(limit):
+        found = [backup for backup in found if backup.id[: len(limit)] <= limit and backup.kind != BEFORE_RESTORE]
+        found = [backup for backup in found if backup.id <= now]
     else:
-        limit = min(_moment(at), now) if at else now
-        found = [backup for backup in found if backup.id <= limit and backup.kind != BEFORE_RESTORE]
+        raise RefusedError(
+            f"{at!r} is no time: write 2026-11-26T02:00 (UTC), 2026-11-26 for the last of that day, or a backup's id"
+        )
     if not found:
         raise RefusedError(
             f"there is no backup with {' and '.join(parts)}{f' for --at {at}' if at else ''}; `slurmstack backup list` "
@@ -163,15 +168,6 @@ def choose(backups: Iterable[Backup], at: str, parts: Sequence[str], *, now: str
 
 def _time(backup: str) -> datetime:
     return datetime.strptime(backup, ID_FORMAT).replace(tzinfo=UTC)
-
-
-def _moment(text: str) -> str:
-    for form, rest in _MOMENTS.items():
-        with suppress(ValueError):
-            return (datetime.strptime(text, form).replace(tzinfo=UTC) + rest).strftime(ID_FORMAT)
-    raise RefusedError(
-        f"{text!r} is no time: write 2026-11-26T02:00 (UTC), 2026-11-26 for the last of that day, or a backup's id"
-    )
 
 
 def key_files(keys: Path) -> list[Path]:

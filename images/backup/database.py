@@ -77,18 +77,21 @@ class Database:
         return max(int(line) for line in self.ask(" UNION ".join(sql)) if line != "NULL")
 
     def records(self, cluster: str, newest: int) -> dict[str, Any]:
-        """Of jobs: how many records there are, which have no end yet, and which are the last so many."""
-        table = f"{cluster}_job_table"
-        if table not in self.tables():
-            return {"records": 0, "open": [], "newest": []}
-        there = f"FROM `{table}` WHERE deleted = 0"
-        (count,) = self.ask(f"SELECT COUNT(*) {there}")
-        unended = self.ask(f"SELECT id_job, id_array_job, time_submit {there} AND time_end = 0")
-        last = self.ask(f"SELECT id_job {there} ORDER BY job_db_inx DESC LIMIT {newest}")
+        """Of jobs: how many records there are, which have no end yet, and which are the last so many; and who has them.
+
+        As in the dump, before slurmdbd has seen it.
+        """
+        jobs = f"FROM `{cluster}_job_table` WHERE deleted = 0"
+        (records,) = self.ask(f"SELECT COUNT(*) {jobs}")
+        unended = self.ask(f"SELECT id_job, id_array_job, time_submit {jobs} AND time_end = 0")
+        last = self.ask(f"SELECT id_job {jobs} ORDER BY job_db_inx DESC LIMIT {newest}")
+        associations = self.ask(f"SELECT id_assoc FROM `{cluster}_assoc_table` WHERE deleted = 0")  # noqa: S608
         return {
-            "records": int(count),
+            "records": int(records),
             "open": [[int(number) for number in line.split("\t")] for line in unended],
-            "newest": sorted({int(line) for line in last}),
+            "newest": {int(line) for line in last},
+            "associations": {int(line) for line in associations},
+            "users": {*self.ask("SELECT name FROM user_table WHERE deleted = 0")},
         }
 
     def refuse_others(self, cluster: str) -> None:
@@ -133,10 +136,14 @@ class Database:
             self.ask(f"SET FOREIGN_KEY_CHECKS = 0; DROP TABLE {tables}")
 
 
+def of_slurmdbd() -> Storage:
+    """The database that this pod's slurmdbd.conf names."""
+    return storage_of(RENDERED.read_text(encoding="utf-8"), read_password())
+
+
 @contextmanager
-def opened(log: Log) -> Iterator[Database]:
-    """The database of this pod's slurmdbd.conf; the file with its password goes at the end."""
-    storage = storage_of(RENDERED.read_text(encoding="utf-8"), read_password())
+def opened(storage: Storage, log: Log) -> Iterator[Database]:
+    """The database; the file with its password goes at the end."""
     install_certificates((0, 0), log)
     options = _RUN / "database.cnf"
     with os.fdopen(os.open(options, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:

@@ -1,10 +1,7 @@
-"""restore STEP: puts parts of a backup back. `choose` comes first, then `look`, `database`, `state`, `jail`.
+"""restore STEP: puts parts of a backup back. `choose` comes first, then `look`, `state` with the database, and `jail`.
 
 What the stack's daemons would write to is away meanwhile (cli/backup/restore.py). Each step can be done again: one that
 was interrupted is mended by the same restore once more.
-
-In a rehearsal (`REHEARSAL=yes`), in a cluster that is thrown away, each part also tells a line of JSON: what has to be
-known of the backup by `slurmstack backup rehearse`, which compares.
 """
 
 from __future__ import annotations
@@ -22,10 +19,10 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from images.backup import database, settings, state
-from images.backup.backups import ID_FORMAT, backups_of, choose
+from images.backup.backups import ID_FORMAT, Backup, backups_of, choose
 from images.backup.database import Database
 from images.backup.restic import CACHE, Repository, failed_files, is_done_but_for_files
 from images.backup.settings import COPIES, JAIL, STAGE, STATE, environment
@@ -33,12 +30,6 @@ from images.common import terms
 from images.common.log import Log
 from images.common.mountinfo import expect_volume
 from images.common.process import CannotGoOnError, program, required_env
-
-MARK: Final = "rehearsal: "
-"""Beginning of a line of a rehearsal; cli/backup/verdict.py reads them."""
-
-NEWEST: Final = 500
-"""Records of accounting that slurmdbd is asked for, the last of them."""
 
 MOST_NAMED: Final = 5
 """Files that could not be put back, by name."""
@@ -50,20 +41,9 @@ _NOT_TOLD: Final = "\ufffd"
 """In restic's list, instead of a byte that is not UTF-8."""
 
 
-def _is_rehearsal() -> bool:
-    """Whether this puts back into a cluster that is thrown away."""
-    return environment("REHEARSAL") == "yes"
-
-
-def _tell(part: str, **found: Any) -> None:
-    """Write the line of a part."""
-    print(f"{MARK}{json.dumps({'part': part, **found})}", flush=True)
-
-
-def choose_backup(log: Log) -> None:
-    """Find the backup, and see that it can be read before anything is touched: all but the content of the jail."""
+def readable(repository: Repository, log: Log) -> Backup:
+    """The backup that is asked for (`WHAT`, `AT`), when all but the content of the jail's files was read."""
     parts = required_env("WHAT").split()
-    repository = settings.repository()
     repository.open(make=False, log=log)
     now = time.strftime(ID_FORMAT, time.gmtime())
     backup = choose(backups_of(repository.snapshots()), environment("AT"), parts, now=now)
@@ -74,7 +54,13 @@ def choose_backup(log: Log) -> None:
         read = repository.run("dump", backup.snapshots["database"], database.DUMP, stdout=subprocess.DEVNULL)
         if not read.ok:
             raise repository.problem(unreadable, read)
-    settings.hand_over(backup=backup.id, snapshots={part: backup.snapshots[part] for part in parts}, highest=0)
+    return backup
+
+
+def choose_backup(log: Log) -> None:
+    """Find the backup, and see that it can be read before anything is touched."""
+    backup, parts = readable(settings.repository(), log), required_env("WHAT").split()
+    settings.hand_over(backup=backup.id, snapshots={part: backup.snapshots[part] for part in parts})
     log(f"restoring {', '.join(parts)} of backup {backup.id}")
 
 
@@ -84,36 +70,49 @@ def _snapshot(part: str) -> str | None:
     return found
 
 
-def look_at_state(log: Log) -> None:
+def look_at_state(_: Log) -> None:
     """See whether the state would be refused, before the database, which comes first, is replaced."""
-    del log
-    repository = settings.handed_over()
+    repository, snapshot = settings.handed_over(), _snapshot("state")
     expect_volume(STATE)
-    if _snapshot("state") is not None:
+    if snapshot is not None:
         with tempfile.TemporaryDirectory(dir=CACHE) as directory:
-            _fetch_state(repository, Path(directory))
+            fetch_state(repository, snapshot, Path(directory))
             state.refuse_newer(terms.current(STATE) or STATE, Path(directory), str(settings.told()["backup"]))
 
 
-def restore_database(log: Log) -> None:
-    """Load the dump into an empty database. With the state alone, that only learns the highest job id."""
-    repository = settings.handed_over()
+def restore_state(log: Log) -> None:
+    """Put back the database, and slurmctld's state, whose job ids go on above those of accounting.
+
+    With the database alone, slurmctld only takes the cluster's id from it.
+    """
+    repository, backup, snapshot = settings.handed_over(), str(settings.told()["backup"]), _snapshot("state")
+    expect_volume(STATE)
+    highest = _restore_database(repository, backup, log) if environment("CLUSTER_NAME") else 0
+    terms.return_to_one(STATE)
+    if snapshot is None:
+        state.take_id_of_slurmdbd(STATE)
+        return
+    state.put_back(STATE, partial(fetch_state, repository, snapshot), backup=backup, highest=highest, log=log)
+
+
+def _restore_database(repository: Repository, backup: str, log: Log) -> int:
+    """Load the dump, where it is asked for; the highest job id of accounting."""
     snapshot, cluster = _snapshot("database"), required_env("CLUSTER_NAME")
     try:
-        with database.opened(log) as target:
+        with database.opened(database.of_slurmdbd(), log) as target:
             if snapshot is not None:
-                _load(target, repository, snapshot, cluster)
-                log(f"the database is that of {settings.told()['backup']}")
-                if _is_rehearsal():
-                    _tell("database", **target.records(cluster, NEWEST))
-            settings.tell(highest=target.highest_id(cluster))
+                load(target, repository, snapshot, cluster)
+                log(f"the database is that of {backup}")
+            return target.highest_id(cluster)
     except CannotGoOnError as error:
         if snapshot is not None:
             raise
         log(f"the next job gets an id above those of both queues, whatever accounting has: {error}")
+        return 0
 
 
-def _load(target: Database, repository: Repository, snapshot: str, cluster: str) -> None:
+def load(target: Database, repository: Repository, snapshot: str, cluster: str) -> None:
+    """Load a dump into a database, which is emptied first. Raises CannotGoOnError where it is not there as a whole."""
     target.refuse_others(cluster)
     target.remember(cluster)
     target.empty()
@@ -129,31 +128,15 @@ def _load(target: Database, repository: Repository, snapshot: str, cluster: str)
     target.go_on_above()
 
 
-def _fetch_state(repository: Repository, target: Path) -> None:
+def fetch_state(repository: Repository, snapshot: str, target: Path) -> None:
     """The state of the backup, as slurmctld has it. Raises CannotGoOnError."""
-    backup, snapshot = settings.told()["backup"], _snapshot("state")
-    what = f"the state in backup {backup} cannot be read; it was not touched"
+    what = "the state of the backup cannot be read; that of the cluster was not touched"
     repository.must(what, "restore", f"{snapshot}:{STAGE}", "--target", str(target), "--quiet")
     for folder in (COPIES.name, STATE.name):
         for path in (target / folder).glob("*"):
             for each in path.iterdir() if terms.number_of(path) else (path,):
                 each.rename(target / each.name)
         shutil.rmtree(target / folder, ignore_errors=True)
-
-
-def restore_state(log: Log) -> None:
-    """Put slurmctld's state back; with the database alone, slurmctld only takes the cluster's id from it."""
-    repository = settings.handed_over()
-    expect_volume(STATE)
-    terms.return_to_one(STATE)
-    if _snapshot("state") is None:
-        state.take_id_of_slurmdbd(STATE)
-        return
-    told, fetch = settings.told(), partial(_fetch_state, repository)
-    state.put_back(STATE, fetch, backup=str(told["backup"]), highest=int(told["highest"]), log=log)
-    if _is_rehearsal():
-        scripts = (path.name.removeprefix("job.") for path in STATE.glob("hash.*/job.*"))
-        _tell("state", scripts=sorted(int(job) for job in scripts if job.isdigit()))
 
 
 def restore_jail(log: Log) -> None:
@@ -165,7 +148,7 @@ def restore_jail(log: Log) -> None:
     settings.enter_jail()
     repository = settings.handed_over(last=True)
     snapshot = str(_snapshot("jail"))
-    how = ["--overwrite=always", "--sparse", "--json", "--quiet", *(["--verify"] if _is_rehearsal() else [])]
+    how = ["--overwrite=always", "--sparse", "--json", "--quiet"]
     how += [argument.replace(f"={JAIL}/", "=/", 1) for argument in settings.in_jail(environment("EXCLUDE"))]
     how += [f"--exclude-xattr={name}" for name in _OF_FILE_SYSTEMS]
     taken = [path.removeprefix(str(JAIL)) for path in _taken(repository, snapshot)]
@@ -181,9 +164,6 @@ def restore_jail(log: Log) -> None:
         log(f"not put back ({len(failed)} in all): {line}")
     found = json.loads(done.stdout.splitlines()[-1])
     log(f"the jail has {found.get('total_files', 0)} files and directories of {settings.told()['backup']}")
-    if _is_rehearsal():
-        counted = {"files": found.get("total_files", 0), "bytes": found.get("total_bytes", 0)}
-        _tell("jail", **counted, different=len(failed) or int(not done.ok), named=failed[:MOST_NAMED])
 
 
 def _taken(repository: Repository, snapshot: str) -> Iterator[str]:
@@ -222,10 +202,7 @@ def pattern_of(path: str) -> str:
     return re.sub(r"\s", lambda white: "[\x01- ]" if white[0] == "\n" else f"[{white[0]}]", escaped)
 
 
-STEPS = {
-    "choose": choose_backup, "look": look_at_state, "database": restore_database, "state": restore_state,
-    "jail": restore_jail,
-}  # fmt: skip
+STEPS: Final = {"choose": choose_backup, "look": look_at_state, "state": restore_state, "jail": restore_jail}
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""backup PART: saves one part of the cluster. `state` comes first, with the keys, then `database`, and `jail` last.
+"""backup STEP: saves parts of the cluster. `state` comes first, with the keys and the database, and `jail` last.
 
 State before database: a job that has started in between then waits again after a restore and has a record too many. The
 other way round it would run without one.
@@ -78,7 +78,7 @@ class Saving:
 
 
 def save_state(log: Log) -> None:
-    """The first container: opens the repository, and saves keys and slurmctld's state."""
+    """The first container: opens the repository, and saves all but the jail."""
     expect_volume(STATE)
     begun = time.strftime(ID_FORMAT, time.gmtime())
     parts = ["keys", *settings.environment("PARTS", "state jail").split()]
@@ -101,6 +101,10 @@ def save_state(log: Log) -> None:
         saving.snapshot("keys", str(SAVED_KEYS))
     finally:
         shutil.rmtree(SAVED_KEYS, ignore_errors=True)
+    if "database" in parts:  # the dump goes from the one program to the other, and lies nowhere
+        with database.opened(database.of_slurmdbd(), log) as records:
+            name = ["--stdin-filename", database.DUMP, "--stdin-from-command", "--", *records.dump]
+            saving.snapshot("database", *name)
 
 
 def take_state(saving: Saving, log: Log) -> None:
@@ -122,14 +126,6 @@ def take_state(saving: Saving, log: Log) -> None:
             raise CannotGoOnError("another controller has taken the state over meanwhile; make a backup anew")
 
 
-def save_database(log: Log) -> None:
-    """The second: the dump goes from the one program to the other, and lies nowhere."""
-    repository = settings.handed_over()
-    with database.opened(log) as source:
-        name = ["--stdin-filename", database.DUMP, "--stdin-from-command", "--", *source.dump]
-        Saving(repository, log).snapshot("database", *name)
-
-
 def save_jail(log: Log) -> None:
     """The last: the longest, and the one that users can hold up. What is too old goes afterwards."""
     settings.enter_jail()
@@ -142,10 +138,10 @@ def save_jail(log: Log) -> None:
         saving.forget(keep)
 
 
-PARTS = {"state": save_state, "database": save_database, "jail": save_jail}
+STEPS = {"state": save_state, "jail": save_jail}
 
 
 def main() -> None:
     """Entry point."""
     with program("backup") as log:
-        PARTS[sys.argv[1]](log)
+        STEPS[sys.argv[1]](log)

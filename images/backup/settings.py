@@ -38,13 +38,13 @@ def repository(credentials: Path = SECRET) -> Repository:
     return Repository(required_env("REPOSITORY"), credentials, region=required_env("REGION"))
 
 
-def hand_over(**told: Any) -> None:
-    """In the first container of a pod: leave the later ones what they need."""
+def hand_over(**values: Any) -> None:
+    """In the first container of a pod: leave the later ones the credentials, and values that they are told."""
     for file in (SECRET / name for name in (*CREDENTIALS, AUTHORITY)):
         if file.is_file():
             shutil.copyfile(file, HANDOVER / file.name)
             (HANDOVER / file.name).chmod(0o400)
-    tell(**told)
+    (HANDOVER / "told.json").write_text(json.dumps(values), encoding="utf-8")
 
 
 def handed_over(*, last: bool = False) -> Repository:
@@ -81,15 +81,8 @@ def enter_jail() -> None:
         raise CannotGoOnError(f"{what}: {error.strerror}") from None
 
 
-def tell(**values: Any) -> None:
-    """Leave values for later containers, besides those that are there."""
-    file = HANDOVER / "told.json"
-    known = told() if file.exists() else {}
-    file.write_text(json.dumps({**known, **values}), encoding="utf-8")
-
-
 def told() -> dict[str, Any]:
-    """What earlier containers have left."""
+    """What the first container has left."""
     found: dict[str, Any] = json.loads((HANDOVER / "told.json").read_text(encoding="utf-8"))
     return found
 

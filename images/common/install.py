@@ -34,6 +34,7 @@ PROGRAMS = {
         "backup": "images.backup.save",
         "backups": "images.backup.backups",
         "restore": "images.backup.restore",
+        "rehearse": "images.backup.rehearse",
     },
     "database": {"mariadbd": "images.database.mariadbd"},
     "elastic": {

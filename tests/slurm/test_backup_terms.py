@@ -36,7 +36,7 @@ def has(cluster: SlurmSandbox, job: str, name: str) -> None:
 
 
 def restored(backups: BackupPod, saved: str) -> None:
-    backups.run("restore", STEPS, WHAT="state", AT=saved)
+    backups.run("restore", STEPS, WHAT="state", AT=saved, CLUSTER_NAME="")
     assert terms.current(backups.sandbox.state) is None
 
 

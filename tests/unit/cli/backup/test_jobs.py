@@ -26,10 +26,9 @@ def test_what_nobody_has_made_is_missed_before_a_pod_waits_for_it() -> None:
 
 def test_only_the_containers_that_are_wanted_run_with_their_volumes_and_anywhere_where_slurmctld_is_away() -> None:
     cluster = Cluster()
-    run_job(cluster.kubectl, "slurm", "backup", REPORT, only={"backup-state", "backup-database"}, anywhere=True)
+    run_job(cluster.kubectl, "slurm", "backup", REPORT, without={"backup-jail"}, anywhere=True)
     pod = cluster.jobs[-1]["spec"]["template"]["spec"]
-    assert [item["name"] for item in pod["initContainers"]] == ["backup-state"]
-    assert [item["name"] for item in pod["containers"]] == ["backup-database"]
+    assert [item["name"] for item in [*pod["initContainers"], *pod["containers"]]] == ["backup-state"]
     assert "affinity" not in pod
     volumes = {volume["name"] for volume in pod["volumes"]}
     assert "state" in volumes
@@ -76,7 +75,7 @@ def test_a_pod_that_has_begun_and_is_gone_has_not_done_nothing(monkeypatch: pyte
             if not self.jobs or not {"restore", "job-name=restore"} & {*arguments}:
                 return super().items(kind, *arguments)
             if kind == "pod":
-                running = {"name": "restore-database", "state": {"running": {}}}
+                running = {"name": "restore-state", "state": {"running": {}}}
                 pod = {"metadata": {"name": "restore-x"}, "status": {"initContainerStatuses": [running]}}
                 return [pod] if self.looks < 3 else []
             self.looks += 1

@@ -19,7 +19,7 @@ from cli.errors import Failure
 from tests.unit.cli.backup.cluster import REPORT, Cluster
 
 PARTS = (("state",), ("database",), ("jail",), ("state", "database"), ("state", "jail"), ("state", "database", "jail"))
-ENDS = ("restore_look", "restore_state", "restore_database", "restore_jail", "backup_state")
+ENDS = ("restore_look", "restore_state", "restore_jail", "backup_state")
 BACKUPS = ("20261126T020000Z", "20261125T020000Z")
 EVERY = frozenset({"state", "database", "jail"})
 WORKLOADS = {"StatefulSet", "Deployment"}
@@ -118,11 +118,11 @@ class Shaken(Cluster):
         containers = [*pod["initContainers"], *pod["containers"]]
         names = [container["name"] for container in containers]
         failed = next((name for name in names if self.ends.get(name.replace("-", "_"))), "")
+        told = {item["name"]: item["value"] for item in containers[0]["env"]}
         if job["metadata"]["name"] != "restore":
             if not failed:
-                self.unsaved -= {name.removeprefix("backup-") for name in names}
+                self.unsaved -= set(told["PARTS"].split())
             return
-        told = {item["name"]: item["value"] for item in containers[0]["env"]}
         what = set(told["WHAT"].split())
         if lost := what & self.unsaved - self.half:
             self.wrong.append(f"replaced, and not saved: {lost}")
