@@ -67,7 +67,7 @@ def now(config: ConfigOption = None) -> None:
             hint="`slurmstack backup list` shows it when it has ended; the same command again makes another one",
             code=INTERRUPTED,
         ) from None
-    named = re.search(r"\bbackup (\d{8}T\d{6}Z):", written)  # images/backup/save.py says which one it makes
+    named = re.search(r"\bbackup (\d{8}T\d{6}Z):", written)  # images/backup/backups.py says which one it makes
     typer.echo(f"the backup {named[1] + ' ' if named else ''}is made; `slurmstack backup list` shows it")
 
 

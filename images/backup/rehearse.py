@@ -215,10 +215,10 @@ def rehearse(log: Log) -> dict[str, Any]:
     daemons.start([_PROGRAMS / "munged"], lambda: daemons.answers("munge", "--no-input"))
     told: dict[str, Any] = {"records": 0, "open": [], "newest": [], "associations": [], "users": []}
     STATE.mkdir(mode=0o700)
-    fetch = partial(fetch_state, repository, backup.snapshots["state"])
+    fetch = partial(fetch_state, repository, backup.snapshot("state"))
     state.put_back(STATE, fetch, backup=backup.id, highest=0, log=log)
     if has_records := "database" in required_env("WHAT").split():
-        told = _database(daemons, repository, backup.snapshots["database"], conf, log)
+        told = _database(daemons, repository, backup.snapshot("database"), conf, log)
         (STATE / "clustername").unlink(missing_ok=True)  # as images/controller/slurmctld.py: it takes slurmdbd's id
     names = (path.name.removeprefix("job.") for path in STATE.glob("hash.*/job.*"))
     scripts = {int(job) for job in names if job.isdigit()}  # of which slurmctld removes those without a job

@@ -14,7 +14,6 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from functools import partial
 from itertools import chain
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from images.backup import database, settings, state
-from images.backup.backups import ID_FORMAT, Backup, backups_of, choose
+from images.backup.backups import MOST_NAMED, Backup, chosen
 from images.backup.database import Database
 from images.backup.restic import CACHE, Repository, failed_files, is_done_but_for_files
 from images.backup.settings import COPIES, JAIL, STAGE, STATE, environment
@@ -30,9 +29,6 @@ from images.common import terms
 from images.common.log import Log
 from images.common.mountinfo import expect_volume
 from images.common.process import CannotGoOnError, program, required_env
-
-MOST_NAMED: Final = 5
-"""Files that could not be put back, by name."""
 
 _OF_FILE_SYSTEMS: Final = ("system.nfs4_acl", "security.selinux")
 """Attributes that file systems have by themselves, and refuse to have taken away or set."""
@@ -45,13 +41,12 @@ def readable(repository: Repository, log: Log) -> Backup:
     """The backup that is asked for (`WHAT`, `AT`), when all but the content of the jail's files was read."""
     parts = required_env("WHAT").split()
     repository.open(make=False, log=log)
-    now = time.strftime(ID_FORMAT, time.gmtime())
-    backup = choose(backups_of(repository.snapshots()), environment("AT"), parts, now=now)
+    backup = chosen(repository, parts)
     unreadable = f"backup {backup.id} cannot be read; nothing was touched"
     if "jail" in parts:  # else a directory that cannot be read would be put back as an empty one
-        repository.must(unreadable, "stats", "--quiet", backup.snapshots["jail"])
+        repository.must(unreadable, "stats", "--quiet", backup.snapshot("jail"))
     if "database" in parts:
-        read = repository.run("dump", backup.snapshots["database"], database.DUMP, stdout=subprocess.DEVNULL)
+        read = repository.run("dump", backup.snapshot("database"), database.DUMP, stdout=subprocess.DEVNULL)
         if not read.ok:
             raise repository.problem(unreadable, read)
     return backup
@@ -60,7 +55,7 @@ def readable(repository: Repository, log: Log) -> Backup:
 def choose_backup(log: Log) -> None:
     """Find the backup, and see that it can be read before anything is touched."""
     backup, parts = readable(settings.repository(), log), required_env("WHAT").split()
-    settings.hand_over(backup=backup.id, snapshots={part: backup.snapshots[part] for part in parts})
+    settings.hand_over(backup=backup.id, snapshots={part: backup.snapshot(part) for part in parts})
     log(f"restoring {', '.join(parts)} of backup {backup.id}")
 
 
@@ -77,7 +72,7 @@ def look_at_state(_: Log) -> None:
     if snapshot is not None:
         with tempfile.TemporaryDirectory(dir=CACHE) as directory:
             fetch_state(repository, snapshot, Path(directory))
-            state.refuse_newer(terms.current(STATE) or STATE, Path(directory), str(settings.told()["backup"]))
+            state.refuse_unreadable(terms.current(STATE) or STATE, Path(directory), str(settings.told()["backup"]))
 
 
 def restore_state(log: Log) -> None:
@@ -172,12 +167,16 @@ def _taken(repository: Repository, snapshot: str) -> Iterator[str]:
     restic would give the directory the file's owner and mode, and wait at a FIFO for ever.
     """
     unsure = set()
-    for line in repository.listed(snapshot, JAIL):
-        node = json.loads(line)
-        if node.get("type") == "file" and _NOT_TOLD in node["path"]:
-            unsure.add(node["path"])
-        elif node.get("type") == "file" and _is_other(node["path"]):
-            yield node["path"]
+    with tempfile.TemporaryFile(dir=CACHE) as listing:
+        done = repository.run("ls", "--no-lock", "--json", "--recursive", snapshot, str(JAIL), stdout=listing)
+        if not done.ok:
+            raise repository.problem("the backup cannot be listed", done)
+        listing.seek(0)
+        for node in map(json.loads, listing):
+            if node.get("type") == "file" and _NOT_TOLD in node["path"]:
+                unsure.add(node["path"])
+            elif node.get("type") == "file" and _is_other(node["path"]):
+                yield node["path"]
     for folder, *names in os.walk(JAIL) if unsure else ():
         for path in (f"{folder}/{name}" for name in chain(*names)):
             if re.sub("[\udc80-\udcff]", _NOT_TOLD, path) in unsure and _is_other(path):

@@ -75,35 +75,16 @@ def next_id(jobs: Path) -> int:
     return int(_HEAD.unpack_from(start, len(_HEADER))[2])
 
 
-def raise_next_id(state: Path, least: int) -> int:
-    """Have the next job get `least` as its id, or a higher one; returns the id that it gets now. Raises RefusedError.
-
-    Where slurmctld has saved no jobs yet, that is a queue without jobs: all versions know its head alone as one.
-    """
-    jobs = state / JOBS
-    known = next_id(jobs)
-    if known >= least:
-        return known
-    if known:
-        with jobs.open("r+b") as file:
-            file.seek(len(_HEADER) + _HEAD.size - 4)
-            file.write(struct.pack(">I", least))
-    else:
-        head = _HEAD.pack(_protocol(state / _NODES), int(time.time()), least)
-        jobs.write_bytes(_HEADER + head + bytes(8))
-        jobs.chmod(0o600)
-    return least
-
-
 def _protocol(file: Path) -> int:
     """Of the Slurm that has written a file; 0 where it is not there, or damaged."""
     start = file.read_bytes()[:64] if file.is_file() else b""
     return int.from_bytes(start[len(_HEADER) :][:2]) if start.startswith(_HEADER) else 0
 
 
-def refuse_newer(state: Path, arriving: Path, backup: str) -> None:
+def refuse_unreadable(state: Path, arriving: Path, backup: str) -> None:
     """Raise RefusedError where the slurmctld of this state would not read the one that arrives."""
-    next_id(arriving / JOBS)  # sees that the head is right
+    if not next_id(arriving / JOBS):  # ids could not go on above it
+        raise RefusedError(f"the state in {backup} has no queue: slurmctld had saved none yet; nothing was touched")
     here, new = (_protocol(terms.whole(at / JOBS)) or _protocol(terms.whole(at / _NODES)) for at in (state, arriving))
     if here and new > here:
         raise RefusedError(f"the state in {backup} is of a newer Slurm than the one here; nothing was touched")
@@ -129,13 +110,13 @@ def put_back(
     shutil.rmtree(arriving, ignore_errors=True)
     arriving.mkdir(mode=0o700)
     fetch(arriving)
-    refuse_newer(state, arriving, backup)
-    following = raise_next_id(arriving, least)
-    kept = _LEFT_ALONE
-    if following:
-        (arriving / JOBS).replace(state / JOBS)
-        kept |= {JOBS}
-    for path in [path for path in state.iterdir() if path.name not in kept]:
+    refuse_unreadable(state, arriving, backup)
+    following = max(least, next_id(arriving / JOBS))
+    with (arriving / JOBS).open("r+b") as file:
+        file.seek(len(_HEADER) + _HEAD.size - 4)
+        file.write(struct.pack(">I", following))
+    (arriving / JOBS).replace(state / JOBS)
+    for path in [path for path in state.iterdir() if path.name not in {*_LEFT_ALONE, JOBS}]:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:

@@ -31,7 +31,7 @@ PROGRAMS = {
         "policy": "images.accounting.policy",
     },
     "backup": {
-        "backup": "images.backup.save",
+        "backup": "images.backup.backups",
         "backups": "images.backup.backups",
         "restore": "images.backup.restore",
         "rehearse": "images.backup.rehearse",

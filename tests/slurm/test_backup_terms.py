@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-from images.backup import state
 from images.common import terms
 from tests.s3_store import s3_store
 from tests.slurm.backups import BackupPod
@@ -69,20 +67,3 @@ def test_a_queue_comes_back_whoever_has_saved_it_and_whoever_gets_it(
         restored(of_one, by_two)
         one.controller.start_program("slurmctld")
         has(one, second, "of-two")
-
-
-def test_a_queue_without_jobs_that_a_restore_has_made_is_one_for_slurmctld(
-    own_cluster: ClusterFactory, slurm_version: str
-) -> None:
-    """As after a backup from before the first job, where accounting or the state that is replaced knows more."""
-    cluster = own_cluster(slurm_version, workers=1)
-    cluster.run("pkill -TERM -x slurmctld")
-    wait_until(lambda: cluster.run("pgrep -x slurmctld").returncode != 0, cluster.logs)
-    for path in cluster.state.glob("job_state*"):
-        path.unlink()
-    assert state.raise_next_id(cluster.state, 4711) == 4711
-    owner = (cluster.state / "node_state").stat()
-    os.chown(cluster.state / "job_state", owner.st_uid, owner.st_gid)
-    cluster.controller.start_program("slurmctld")
-    wait_until(lambda: cluster.run("scontrol ping").returncode == 0, cluster.logs)
-    assert hold(cluster, "next") == "4711"

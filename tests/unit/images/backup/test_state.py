@@ -11,7 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from images.backup import save, state
+from images.backup import backups, state
 from images.backup.restic import INCOMPLETE
 from images.common import terms
 from images.common.command import Result
@@ -70,9 +70,14 @@ def test_what_was_there_goes_and_the_agent_s_files_stay(tmp_path: Path) -> None:
 def test_the_state_of_a_newer_slurm_or_none_at_all_is_not_put_under_this_one(tmp_path: Path) -> None:
     (tmp_path / "job_state").write_bytes(jobs(5))
     newer = jobs(9).replace(b"\x2a\x00", b"\x2d\x00", 1)
-    for content, why in ((newer, "of a newer Slurm"), (b"\0\0\0\7VERSION" * 9, "does not begin as a job_state")):
+    other = b"\0\0\0\7VERSION" * 9
+    for files, why in (
+        ({"job_state": newer}, "of a newer Slurm"),
+        ({"job_state": other}, "does not begin as a job_state"),
+        ({"node_state": other}, "has no queue: slurmctld had saved none yet"),
+    ):
         with pytest.raises(RefusedError, match=why):
-            put_back(tmp_path, {"job_state": content})
+            put_back(tmp_path, files)
     assert (tmp_path / "job_state").read_bytes() == jobs(5)
 
 
@@ -83,16 +88,6 @@ def test_a_state_that_nobody_can_read_is_replaced(tmp_path: Path, other: str) ->
     (tmp_path / other).write_bytes(jobs(700))
     put_back(tmp_path, {"job_state": jobs(100)}, highest=600)
     assert state.next_id(tmp_path / "job_state") == 700
-
-
-def test_ids_go_on_after_a_backup_from_before_the_first_job(tmp_path: Path) -> None:
-    """Of which slurmctld had saved no queue: it gets one without jobs."""
-    (tmp_path / "job_state").write_bytes(jobs(5))
-    put_back(tmp_path, {"node_state": jobs(0)[:23]})
-    assert state.next_id(tmp_path / "job_state") == 5
-    content = (tmp_path / "job_state").read_bytes()
-    assert content[:23] == jobs(0)[:23]
-    assert len(content) == 23 + 8 + 4 + 8
 
 
 def test_there_is_a_queue_whenever_it_is_interrupted_and_ids_go_on_above_the_first_one(
@@ -141,8 +136,8 @@ class Snapshots:
 
 @pytest.fixture
 def volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(save, "STATE", tmp_path / "volume")
-    monkeypatch.setattr(save, "COPIES", tmp_path / "state")
+    monkeypatch.setattr(backups, "STATE", tmp_path / "volume")
+    monkeypatch.setattr(backups, "COPIES", tmp_path / "state")
     monkeypatch.setattr(state, "_PAUSE", 0.001)
     directory = tmp_path / "volume/term-7"
     (directory / "hash.1/job.11").mkdir(parents=True)
@@ -153,7 +148,7 @@ def volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def taken(volume: Path, meanwhile: Callable[[], object] = lambda: None) -> list[set[str]]:
     saving: Any = Snapshots(meanwhile)
-    save.take_state(saving, LOG)
+    backups.take_state(saving, LOG)
     made: list[set[str]] = saving.made
     return made
 
@@ -166,7 +161,7 @@ def test_a_state_that_was_taken_over_meanwhile_is_no_backup(volume: Path) -> Non
     """restic finds no scripts, which by itself is no error."""
     saving: Any = Snapshots(lambda: terms.take_over(8, (os.getuid(), os.getgid()), volume))
     with pytest.raises(CannotGoOnError, match="another controller has taken the state over"):
-        save.take_state(saving, LOG)
+        backups.take_state(saving, LOG)
     assert saving.made == [], "a restore of the state would take it for the last one"
 
 
@@ -177,5 +172,5 @@ def test_a_part_that_was_saved_by_half_is_taken_back(monkeypatch: pytest.MonkeyP
     done = Result(code=INCOMPLETE, stdout='{"snapshot_id": "abc"}', stderr=unread)
     repository = Mock(run=lambda *_: done, problem=lambda *_: CannotGoOnError("not saved"))
     with pytest.raises(CannotGoOnError, match="not saved"):
-        save.Saving(repository, LOG).snapshot("state", "/stage/state")
+        backups.Saving(repository, LOG).snapshot("state", "/stage/state")
     assert [call.args[1:] for call in repository.must.call_args_list] == [("forget", "--quiet", "abc")]
