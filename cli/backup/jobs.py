@@ -74,17 +74,9 @@ def make_job(kubectl: Kubectl, namespace: str, template: str, **how: Unpack[How]
             hint="write slurmstack:backup into the stack file (docs/backups.md), then `slurmstack up`",
             code=USAGE,
         )
-    document = _job(found[0], **how)
-    volumes = document["spec"]["template"]["spec"]["volumes"]
-    (secret,) = [item["secret"]["secretName"] for item in volumes if item["name"] == "repository"]
-    if not kubectl.items("secret", secret, "-n", namespace):
-        raise Failure(
-            f"backup.credentials_secret: there is no Secret {secret} in the namespace {namespace}",
-            hint="make it with access-key-id, secret-access-key and password; docs/backups.md has the command",
-        )
     if name := how.get("name"):
         kubectl.run("delete", "job", name, "-n", namespace, "--ignore-not-found", "--cascade=foreground")
-    return _make(kubectl, namespace, document)
+    return _make(kubectl, namespace, _job(found[0], **how))
 
 
 def run_document(kubectl: Kubectl, namespace: str, document: dict[str, Any], report: Report) -> str:
@@ -123,11 +115,11 @@ def statuses(pod: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _job(template: Mapping[str, Any], **how: Unpack[How]) -> dict[str, Any]:
-    env, without = how.get("env", {}), how.get("without", ())
+    env = how.get("env", {})
     made: dict[str, Any] = copy.deepcopy(template["spec"]["jobTemplate"])
     pod = made["spec"]["template"]["spec"]
     containers = [*pod.get("initContainers", []), *pod["containers"]]
-    chosen = [container for container in containers if container["name"] not in without]
+    chosen = [container for container in containers if container["name"] not in how.get("without", ())]
     for container in chosen:
         known = [item for item in container.get("env", []) if item["name"] not in env]
         container["env"] = [*known, *({"name": key, "value": value} for key, value in env.items())]
@@ -141,11 +133,11 @@ def _job(template: Mapping[str, Any], **how: Unpack[How]) -> dict[str, Any]:
     if how.get("anywhere"):
         pod.pop("affinity", None)
     moment = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
-    name = how.get("name") or f"{template['metadata']['name']}-{moment}"
-    labels = (made.get("metadata") or {}).get("labels", {})
-    return {
-        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "labels": labels}, "spec": made["spec"],
-    }  # fmt: skip
+    metadata = {
+        "name": how.get("name") or f"{template['metadata']['name']}-{moment}",
+        "labels": (made.get("metadata") or {}).get("labels", {}),
+    }
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": made["spec"]}
 
 
 def follow_job(kubectl: Kubectl, namespace: str, name: str, report: Report) -> str:
@@ -162,7 +154,7 @@ def follow_job(kubectl: Kubectl, namespace: str, name: str, report: Report) -> s
                 pods = kubectl.items("pod", *place, "-l", f"job-name={name}")
                 found = [status for pod in pods for status in statuses(pod)]
                 has_begun = has_begun or any("waiting" not in status.get("state", {}) for status in found)
-                complaint = "" if has_begun else complaint_of(kubectl, namespace, name)
+                complaint = "" if has_begun else _complaint_of(kubectl, namespace, name)
                 heard = time.monotonic()
             except Failure as failure:
                 if time.monotonic() - heard > SILENCE:
@@ -188,10 +180,10 @@ def follow_job(kubectl: Kubectl, namespace: str, name: str, report: Report) -> s
             time.sleep(POLL)
 
 
-def complaint_of(kubectl: Kubectl, namespace: str, owner: str) -> str:
-    """What Kubernetes complains about, of an owner's pod that does not run: its machine, its volumes, its image."""
+def _complaint_of(kubectl: Kubectl, namespace: str, job: str) -> str:
+    """What Kubernetes complains about, of a Job's pod that does not run: its machine, its volumes, its image."""
     warnings = kubectl.items("event", "-n", namespace, "--field-selector=type=Warning")
-    said = [str(item.get("message")) for item in warnings if item["involvedObject"]["name"].startswith(owner)]
+    said = [str(item.get("message")) for item in warnings if item["involvedObject"]["name"].startswith(job)]
     return said[-1] if said else ""
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_args
 import typer
 
 from cli.access.reach import reach, whereabouts
-from cli.backup.jobs import answer_in, follow_job, make_job, run_job
+from cli.backup.jobs import answer_in, run_job
 from cli.backup.rehearse import config_for, rehearse, text
 from cli.backup.restore import Restoring, chosen, parts_of, refuse_restoring
 from cli.change.destroy import running_jobs
@@ -18,7 +18,7 @@ from cli.change.lock import held
 from cli.change.owner import applied_by, require_own
 from cli.commands.local import ensure_local_images
 from cli.commands.options import ConfigOption, JsonOption, option, refuse_unless_agreed
-from cli.errors import FAILED, INTERRUPTED, USAGE, Failure, Refused
+from cli.errors import FAILED, USAGE, Failure, Refused
 from cli.kubectl.client import OWNERS, Kubectl
 from cli.stack import Stack, open_stack
 from config.sections.slurm import Slurm
@@ -52,21 +52,13 @@ def _opened(config: Any) -> tuple[Stack, Kubectl, str, PlainReport]:
 
 @app.command()
 def now(config: ConfigOption = None) -> None:
-    """Make a backup now, and wait for its end.
+    """Make a backup now, and wait for its end. Interrupted, it ends, and what it has saved stays.
 
-    The first one makes the repository. It goes on if this is interrupted. The schedule stays as it is.
+    The first one makes the repository. The schedule stays as it is.
     """
     _, kubectl, namespace, report = _opened(config)
     refuse_restoring(kubectl, namespace)
-    made = make_job(kubectl, namespace, BACKUP, env={"KIND": "manual"})
-    try:
-        written = follow_job(kubectl, namespace, made, report)
-    except KeyboardInterrupt:
-        raise Failure(
-            f"interrupted, but the job {made} goes on in the cluster",
-            hint="`slurmstack backup list` shows it when it has ended; the same command again makes another one",
-            code=INTERRUPTED,
-        ) from None
+    written = run_job(kubectl, namespace, BACKUP, report, env={"KIND": "manual"})
     named = re.search(r"\bbackup (\d{8}T\d{6}Z):", written)  # images/backup/backups.py says which one it makes
     typer.echo(f"the backup {named[1] + ' ' if named else ''}is made; `slurmstack backup list` shows it")
 

@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from cli.commands import backup
-from cli.errors import INTERRUPTED, Failure, Refused
+from cli.errors import Refused
 from cli.kubectl.client import OWNERS
 from tests import stacks
 from tests.unit.cli.command_line import stack_file
@@ -45,23 +45,11 @@ def test_what_would_start_slurm_in_the_midst_of_a_restore_is_to_be_suspended(
         backup.restore(file, yes=True)
 
 
-@pytest.mark.parametrize("interrupted", [True, False])
-def test_a_backup_is_told_by_its_id_and_goes_on_where_somebody_interrupts(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, interrupted: bool
+def test_a_backup_is_told_by_its_id(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def follow(*_: Any) -> str:
-        if interrupted:
-            raise KeyboardInterrupt
-        return "backup-state: backup 20261126T020003Z: keys, state\nbackup-state: state is saved in backup 2026\n"
-
-    for name, played in (("reach", None), ("refuse_restoring", None), ("make_job", "backup-7")):
+    said = "backup-state: backup 20261126T020003Z: keys, state\nbackup-state: state is saved in backup 2026\n"
+    for name, played in (("reach", None), ("refuse_restoring", None), ("run_job", said)):
         monkeypatch.setattr(backup, name, lambda *_, played=played, **__: played)
-    monkeypatch.setattr(backup, "follow_job", follow)
-    file = stack_file(tmp_path, stacks.existing_full())
-    if interrupted:
-        with pytest.raises(Failure, match="the job backup-7 goes on") as caught:
-            backup.now(file)
-        assert caught.value.code == INTERRUPTED
-    else:
-        backup.now(file)
-        assert capsys.readouterr().out.startswith("the backup 20261126T020003Z is made;")
+    backup.now(stack_file(tmp_path, stacks.existing_full()))
+    assert capsys.readouterr().out.startswith("the backup 20261126T020003Z is made;")
