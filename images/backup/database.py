@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from images.accounting.check_database import RENDERED, Storage, install_certificates, storage_of
 from images.common.command import run
@@ -76,23 +76,20 @@ class Database:
             sql.append(f"SELECT value FROM {MARKS} WHERE name = '{_JOB_IDS}'")  # noqa: S608
         return max(int(line) for line in self.ask(" UNION ".join(sql)) if line != "NULL")
 
-    def records(self, cluster: str, newest: int) -> dict[str, Any]:
-        """Of jobs: how many records there are, which have no end yet, and which are the last so many; and who has them.
+    def records(self, cluster: str, newest: int) -> dict[str, list[str]]:
+        """What a dump has, before slurmdbd has seen it: how many jobs; those without an end, and the last so many.
 
-        As in the dump, before slurmdbd has seen it.
+        And who has them. Numbers are as the database writes them.
         """
-        jobs = f"FROM `{cluster}_job_table` WHERE deleted = 0"
-        (records,) = self.ask(f"SELECT COUNT(*) {jobs}")
-        unended = self.ask(f"SELECT id_job, id_array_job, time_submit {jobs} AND time_end = 0")
-        last = self.ask(f"SELECT id_job {jobs} ORDER BY job_db_inx DESC LIMIT {newest}")
-        associations = self.ask(f"SELECT id_assoc FROM `{cluster}_assoc_table` WHERE deleted = 0")  # noqa: S608
-        return {
-            "records": int(records),
-            "open": [[int(number) for number in line.split("\t")] for line in unended],
-            "newest": {int(line) for line in last},
-            "associations": {int(line) for line in associations},
-            "users": {*self.ask("SELECT name FROM user_table WHERE deleted = 0")},
+        jobs, alive = f"FROM `{cluster}_job_table` WHERE deleted = 0", "WHERE deleted = 0"
+        asked = {
+            "records": f"SELECT COUNT(*) {jobs}",
+            "open": f"SELECT id_job, id_array_job, time_submit {jobs} AND time_end = 0",
+            "newest": f"SELECT id_job {jobs} ORDER BY job_db_inx DESC LIMIT {newest}",
+            "associations": f"SELECT id_assoc FROM `{cluster}_assoc_table` {alive}",  # noqa: S608  our own names
+            "users": f"SELECT name FROM user_table {alive}",  # noqa: S608
         }
+        return {what: self.ask(sql) for what, sql in asked.items()}
 
     def refuse_others(self, cluster: str) -> None:
         """Raise RefusedError where another cluster has its records here: they would be of the backup's time, too."""

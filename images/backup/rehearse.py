@@ -20,14 +20,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from images.accounting.check_database import storage_of, with_password
+from images.accounting.check_database import Storage, storage_of, with_password
 from images.backup import database, settings, state
 from images.backup.backups import ID_FORMAT
-from images.backup.restic import Repository
 from images.backup.restore import fetch_state, load, readable
 from images.backup.settings import STAGE, STATE
 from images.common.command import run
-from images.common.files import own_tree, write_atomically
+from images.common.files import Owner, own_tree, write_atomically
 from images.common.log import Log
 from images.common.mariadb import PASSWORD
 from images.common.munged import SECRET as MUNGE_KEY
@@ -40,9 +39,8 @@ CONF: Final = STAGE / "conf"
 NEWEST: Final = 500
 """Records of accounting that slurmdbd is asked for, the last of them."""
 
-_PROGRAMS: Final = Path("/usr/libexec/slurmstack")
+_PROGRAMS: Final = "/usr/libexec/slurmstack"
 
-_START_SECONDS: Final = 600.0
 _CONVERTING_SECONDS: Final = 4 * 3600.0
 """As in components/accounting.py: slurmdbd converts a database of an older Slurm first."""
 
@@ -50,7 +48,8 @@ _ANSWER_SECONDS: Final = 120.0
 _SAVED_WITHIN: Final = 10
 """Seconds after which slurmctld has saved a job that it has accepted: it does so within five."""
 
-_SLURMDBD_PORT: Final = 6819
+_NOTHING: Final[dict[str, Collection[str]]] = dict.fromkeys(("records", "open", "newest", "associations", "users"), ())
+"""What there is to compare without accounting."""
 
 _SLURMDBD_CONF: Final = f"""\
 AuthType=auth/munge
@@ -99,32 +98,30 @@ def _closed(line: str) -> str:
 
 
 def judge(
-    backup: str,
-    told: Mapping[str, Any],
-    scripts: Collection[int],
-    jobs: Collection[int],
-    answered: Mapping[str, Collection[Any]],
+    backup: str, told: Mapping[str, Collection[str]], answered: Mapping[str, Collection[str]], scripts: Collection[str]
 ) -> tuple[dict[str, dict[str, int]], list[str]]:
-    """What was found, by part, and what is not as it was. `told`: what the dump has, as `Database.records` tells it.
+    """What was found, by part, and what is not as it was.
 
-    `scripts`: jobs that have one in the backup. `jobs`: those that slurmctld knows. `answered`: what slurmdbd has of
-    the dump's newest records, associations and users.
+    `told`: what the dump has, as `Database.records` says it. `answered`: what slurmdbd and slurmctld have of that.
+    `scripts`: jobs that have one in the backup.
     """
     # What was submitted later came between the two parts of the backup.
     begun = datetime.strptime(backup, ID_FORMAT).replace(tzinfo=UTC).timestamp()
-    known = [(job, array) for job, array, submitted in told["open"] if submitted < begun - _SAVED_WITHIN]
-    missing = [job for job, array in known if job not in jobs and {job, array} & {*scripts}]
+    known = [line.split("\t") for line in told["open"]]
+    known = [each for each in known if int(each[2]) < begun - _SAVED_WITHIN]
+    missing = [job for job, *array, _ in known if job not in answered["jobs"] and {job, *array} & {*scripts}]
     problems = [f"state: slurmctld has lost jobs of the queue: {_named(missing)}"] if missing else []
-    for what, name in (("newest", "records of jobs"), ("associations", "associations"), ("users", "users")):
+    for what in ("newest", "associations", "users"):
         if lost := sorted({*told[what]} - {*answered[what]}):
+            name = "records of jobs" if what == "newest" else what
             problems.append(f"database: slurmdbd does not know {name}: {_named(lost)}")
-    counted = {"records": told["records"], "asked": len(told["newest"])}
+    counted = {"records": int(next(iter(told["records"]), 0)), "asked": len({*told["newest"]})}
     counted |= {what: len(told[what]) for what in ("associations", "users")}
-    return {"state": {"jobs": len(jobs), "compared": len(known)}, "database": counted}, problems
+    return {"state": {"jobs": len(answered["jobs"]), "compared": len(known)}, "database": counted}, problems
 
 
-def _named(lost: Sequence[object]) -> str:
-    return ", ".join(map(str, lost[:10])) + (f" and {len(lost) - 10} more" if len(lost) > 10 else "")
+def _named(lost: Sequence[str]) -> str:
+    return ", ".join(lost[:10]) + (f" and {len(lost) - 10} more" if len(lost) > 10 else "")
 
 
 class Daemons:
@@ -137,12 +134,7 @@ class Daemons:
         """Until each was ready."""
 
     def start(
-        self,
-        command: Sequence[str | Path],
-        ready: Callable[[], bool],
-        *,
-        seconds: float = _START_SECONDS,
-        user: str | None = None,
+        self, command: Sequence[str], ready: Callable[[], bool], *, seconds: float = 600.0, user: str | None = None
     ) -> None:
         """Start one, and wait until it is ready. Raises CannotGoOnError with its last words."""
         name = Path(command[0]).name
@@ -162,7 +154,7 @@ class Daemons:
 
     def answers(self, *command: str) -> bool:
         """Whether a command succeeds."""
-        return run(command, timeout=_ANSWER_SECONDS, env=self._env).ok
+        return run(command, env=self._env).ok
 
     def words(self, *command: str) -> set[str]:
         """What a command of Slurm prints; slurmctld may read its queue yet. Raises CannotGoOnError."""
@@ -173,82 +165,60 @@ class Daemons:
             time.sleep(0.5)
         return {*done.stdout.split()}
 
-    def ids(self, *command: str) -> set[int]:
-        """The same, where it prints numbers."""
-        return {int(word) for word in self.words(*command) if word.isdigit()}
 
-
-def _prepare(files: Mapping[str, str], slurm: pwd.struct_passwd) -> str:
-    """Write what the daemons read. Returns slurmdbd.conf, with a password of its own."""
+def _prepare(files: Mapping[str, str], owner: Owner) -> Storage:
+    """Write what the daemons read, with a password of its own. Returns the way to the database."""
     CONF.mkdir()
+    STATE.mkdir(mode=0o700)
     for name, content in files.items():
         (CONF / name).write_text(scratch_conf(content) if name == "slurm.conf" else content, encoding="utf-8")
     password = secrets.token_hex(16)
     PASSWORD.write_text(password, encoding="utf-8")
     MUNGE_KEY.write_bytes(secrets.token_bytes(128))
-    conf = with_password(_SLURMDBD_CONF, password)
-    write_atomically(CONF / "slurmdbd.conf", conf, mode=0o600)
-    own_tree(CONF, (slurm.pw_uid, slurm.pw_gid))
-    return conf
-
-
-def _database(daemons: Daemons, repository: Repository, snapshot: str, conf: str, log: Log) -> dict[str, Any]:
-    """Put the records back, and start slurmdbd with them; what the dump has."""
-    cluster = required_env("CLUSTER_NAME")
-    probe = ("mariadb", "--defaults-file=/run/mysqld/probe.cnf", "--execute", "SELECT 1")
-    daemons.start([_PROGRAMS / "mariadbd"], lambda: daemons.answers(*probe))
-    with database.opened(storage_of(conf, PASSWORD.read_text(encoding="utf-8")), log) as target:
-        load(target, repository, snapshot, cluster)
-        told = target.records(cluster, NEWEST)
-    listens = partial(can_connect, f"127.0.0.1:{_SLURMDBD_PORT}")
-    daemons.start(["/usr/sbin/slurmdbd", "-D"], listens, seconds=_CONVERTING_SECONDS, user="slurm")
-    return told
+    write_atomically(CONF / "slurmdbd.conf", with_password(_SLURMDBD_CONF, password), mode=0o600)
+    own_tree(CONF, owner)
+    return storage_of(_SLURMDBD_CONF, password)
 
 
 def rehearse(log: Log) -> dict[str, Any]:
     """How it has ended. Raises CannotGoOnError where the backup could not be put back, or nothing starts from it."""
-    begun, slurm = time.monotonic(), pwd.getpwnam("slurm")
-    repository = settings.repository()
+    begun, user = time.monotonic(), pwd.getpwnam("slurm")
+    owner, repository = (user.pw_uid, user.pw_gid), settings.repository()
     backup = readable(repository, log)
     log(f"putting backup {backup.id} into daemons of its own")
-    conf, daemons = _prepare(json.loads(required_env("FILES")), slurm), Daemons(log)
-    daemons.start([_PROGRAMS / "munged"], lambda: daemons.answers("munge", "--no-input"))
-    told: dict[str, Any] = {"records": 0, "open": [], "newest": [], "associations": [], "users": []}
-    STATE.mkdir(mode=0o700)
+    storage, daemons = _prepare(json.loads(required_env("FILES")), owner), Daemons(log)
+    daemons.start([f"{_PROGRAMS}/munged"], lambda: daemons.answers("munge", "--no-input"))
     fetch = partial(fetch_state, repository, backup.snapshot("state"))
     state.put_back(STATE, fetch, backup=backup.id, highest=0, log=log)
-    if has_records := "database" in required_env("WHAT").split():
-        told = _database(daemons, repository, backup.snapshot("database"), conf, log)
+    told, answered = dict[str, Collection[str]](_NOTHING), dict[str, Collection[str]](_NOTHING)
+    if "database" in required_env("WHAT").split():
+        cluster = required_env("CLUSTER_NAME")
+        probe = ("mariadb", "--defaults-file=/run/mysqld/probe.cnf", "--execute", "SELECT 1")
+        daemons.start([f"{_PROGRAMS}/mariadbd"], lambda: daemons.answers(*probe))
+        with database.opened(storage, log) as target:
+            load(target, repository, backup.snapshot("database"), cluster)
+            told |= target.records(cluster, NEWEST)
+        listens = partial(can_connect, "127.0.0.1:6819")
+        daemons.start(["/usr/sbin/slurmdbd", "-D"], listens, seconds=_CONVERTING_SECONDS, user="slurm")
         (STATE / "clustername").unlink(missing_ok=True)  # as images/controller/slurmctld.py: it takes slurmdbd's id
-    names = (path.name.removeprefix("job.") for path in STATE.glob("hash.*/job.*"))
-    scripts = {int(job) for job in names if job.isdigit()}  # of which slurmctld removes those without a job
-    own_tree(STATE, (slurm.pw_uid, slurm.pw_gid))
+        as_list, jobs = ("--noheader", "--parsable2"), ",".join(told["newest"])
+        sacct = ("sacct", "--allusers", "--allocations", "--duplicates", *as_list, "--format=JobIDRaw")
+        answered |= {
+            "newest": daemons.words(*sacct, "--starttime=1970-01-02", f"--jobs={jobs}") if jobs else (),
+            "associations": daemons.words(
+                "sacctmgr", *as_list, "show", "associations", f"cluster={cluster}", "format=id"
+            ),
+            "users": daemons.words("sacctmgr", *as_list, "show", "user", "format=user"),
+        }
+    scripts = {path.name.removeprefix("job.") for path in STATE.glob("hash.*/job.*")}  # slurmctld removes some
+    own_tree(STATE, owner)
     never_saved = (STATE / "clustername").exists() and not (STATE / "assoc_usage").exists()  # as there
     slurmctld = ["/usr/sbin/slurmctld", "-D", *(["-i"] if never_saved else []), "-f", str(CONF / "slurm.conf")]
     daemons.start(slurmctld, lambda: daemons.answers("scontrol", "ping"))
-    jobs = daemons.ids("squeue", "--all", "--states=all", "--noheader", "--format=%A")
-    answered = _answered(daemons, told["newest"]) if has_records else told
-    found, problems = judge(backup.id, told, scripts, jobs, answered)
-    return {
-        "backup": backup.id,
-        "ok": not problems,
-        "seconds": {**daemons.seconds, "total": round(time.monotonic() - begun, 1)},
-        "found": found,
-        "problems": problems,
-    }
-
-
-def _answered(daemons: Daemons, newest: Collection[int]) -> dict[str, Collection[Any]]:
-    """What slurmdbd says of what the dump has."""
-    as_list = ("--noheader", "--parsable2")
-    jobs = ("sacct", "--allusers", "--allocations", "--duplicates", *as_list, "--format=JobIDRaw")
-    named = f"--jobs={','.join(map(str, sorted(newest)))}"
-    cluster = f"cluster={required_env('CLUSTER_NAME')}"
-    return {
-        "newest": daemons.ids(*jobs, "--starttime=1970-01-02", named) if newest else set(),
-        "associations": daemons.ids("sacctmgr", *as_list, "show", "associations", cluster, "format=id"),
-        "users": daemons.words("sacctmgr", *as_list, "show", "user", "format=user"),
-    }
+    answered["jobs"] = daemons.words("squeue", "--all", "--states=all", "--noheader", "--format=%A")
+    found, problems = judge(backup.id, told, answered, scripts)
+    seconds = {**daemons.seconds, "total": round(time.monotonic() - begun, 1)}
+    return {"backup": backup.id, "ok": not problems, "seconds": seconds, "found": found, "problems": problems}
 
 
 def main() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from config import load_config
@@ -12,27 +10,28 @@ from slurm.conf import render
 from tests import stacks
 from tests.stacks import with_change
 
-TOLD: dict[str, Any] = {
-    "records": 40, "open": [[3, 0, 900], [4, 0, 950]], "newest": {3, 4}, "associations": {1}, "users": {"alice"},
+TOLD: dict[str, list[str]] = {
+    "records": ["40"], "open": ["3\t0\t900", "4\t0\t950"], "newest": ["3", "4"],
+    "associations": ["1"], "users": ["alice"],
 }  # fmt: skip
 
 
-def judged(opened: list[int] | None = None, **lost: object) -> list[str]:
+def judged(opened: str = "", **lost: str) -> list[str]:
     """`opened`: one more record without an end. `lost`: what slurmdbd does not know."""
     told = {**TOLD, "open": [*TOLD["open"], *([opened] if opened else [])]}
-    answered = {what: TOLD[what] - {lost.get(what)} for what in ("newest", "associations", "users")}
-    return judge("19700101T001640Z", told, {3, 4, 5}, {2, 3, 4}, answered)[1]
+    answered = {what: {*TOLD[what]} - {lost.get(what)} for what in ("newest", "associations", "users")}
+    return judge("19700101T001640Z", told, {**answered, "jobs": {"2", "3", "4"}}, {"3", "4", "5"})[1]
 
 
 @pytest.mark.parametrize(
     ("problems", "said"),
     [
         (judged(), []),
-        (judged([5, 0, 989]), ["state: slurmctld has lost jobs of the queue: 5"]),
-        (judged([77, 5, 989]), ["state: slurmctld has lost jobs of the queue: 77"]),
-        (judged([5, 0, 990]), []),
-        (judged([8, 0, 10]), []),
-        (judged(newest=3), ["database: slurmdbd does not know records of jobs: 3"]),
+        (judged("5\t0\t989"), ["state: slurmctld has lost jobs of the queue: 5"]),
+        (judged("77\t5\t989"), ["state: slurmctld has lost jobs of the queue: 77"]),
+        (judged("5\t0\t990"), []),
+        (judged("8\t0\t10"), []),
+        (judged(newest="3"), ["database: slurmdbd does not know records of jobs: 3"]),
         (judged(users="alice"), ["database: slurmdbd does not know users: alice"]),
     ],
     ids=["all there", "lost", "of an array", "between the parts", "no script", "no record", "no user"],
