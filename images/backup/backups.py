@@ -22,9 +22,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from images.backup import database, settings, state
-from images.backup.restic import HOST, INCOMPLETE, TAG, Repository, failed_files, last_words
-from images.backup.settings import COPIES, HANDOVER, JAIL, KEYS, STATE, environment
+from images.backup import database, restic, state
+from images.backup.restic import COPIES, HANDOVER, JAIL, KEYS, STATE, Repository, environment
 from images.common import terms
 from images.common.log import Log
 from images.common.mountinfo import expect_volume
@@ -90,7 +89,7 @@ class Backup:
 
 def tags(backup: str, part: str, **more: str) -> list[str]:
     """Arguments of `restic backup`, by which `backups_of` finds it again. `more`: kind, parts and cluster, with +."""
-    found = (TAG, f"backup={backup}", f"part={part}", *(f"{key}={value}" for key, value in more.items()))
+    found = (restic.TAG, f"backup={backup}", f"part={part}", *(f"{key}={value}" for key, value in more.items()))
     return [argument for tag in found for argument in ("--tag", tag)]
 
 
@@ -189,7 +188,7 @@ def prints_of(keys: Path) -> list[str]:
 
 def list_backups(log: Log) -> None:
     """Print all backups as one line of JSON; with `WHAT`, only the one that a restore of these parts would take."""
-    repository = settings.repository()
+    repository = restic.repository()
     repository.open(make=False, log=log)
     parts = environment("WHAT").split()
     found = [chosen(repository, parts)] if parts else backups_of(repository.snapshots())
@@ -198,7 +197,7 @@ def list_backups(log: Log) -> None:
 
 def verify(log: Log) -> None:
     """Check that the repository is whole, and read a share of its content (`READ`: `5%`, or `all`)."""
-    repository = settings.repository()
+    repository = restic.repository()
     repository.open(make=False, log=log)
     share = environment("READ", "5%")
     read = "--read-data" if share == "all" else f"--read-data-subset={share}"
@@ -218,7 +217,7 @@ class Saving:
     """Snapshots of one backup."""
 
     def __init__(self, repository: Repository, log: Log) -> None:
-        told = settings.told()
+        told = restic.told()
         self.id, self.kind = str(told["id"]), str(told["kind"])
         self._marks = {"kind": self.kind, "parts": "+".join(told["parts"]), "cluster": str(told["cluster"])}
         self._repository, self._log = repository, log
@@ -227,12 +226,12 @@ class Saving:
         """Make one snapshot; its id. What cannot be read of the jail is named, and left out. Raises CannotGoOnError."""
         moment = time.strftime("%Y-%m-%d %H:%M:%S", time.strptime(self.id, ID_FORMAT))
         started = time.monotonic()
-        how = ["--json", "--quiet", "--host", HOST, "--time", moment]
+        how = ["--json", "--quiet", "--host", restic.HOST, "--time", moment]
         done = self._repository.run("backup", *how, *tags(self.id, part, **self._marks), *what)
-        if not done.ok and done.code != INCOMPLETE:
+        if not done.ok and done.code != restic.INCOMPLETE:
             raise self._repository.problem(f"{part} could not be saved", done)
         made = str(json.loads(done.stdout.splitlines()[-1])["snapshot_id"])
-        unread = failed_files(done)
+        unread = restic.failed_files(done)
         if unread and part != "jail":
             self.take_back(part, made)
             raise self._repository.problem(f"{part} could not be saved", done)
@@ -251,7 +250,7 @@ class Saving:
         gone = superfluous(backups_of(self._repository.snapshots()), wanted)
         done = self._repository.run("forget", "--quiet", "--prune", *gone) if gone else None
         if done is not None and not done.ok:  # the backup is there, and the next one tries again
-            self._log.failure(f"old backups could not be removed: {last_words(done)}")
+            self._log.failure(f"old backups could not be removed: {restic.last_words(done)}")
 
 
 def save_state(log: Log) -> None:
@@ -259,13 +258,13 @@ def save_state(log: Log) -> None:
     expect_volume(STATE)
     begun = time.strftime(ID_FORMAT, time.gmtime())
     parts, kind = ["keys", *environment("PARTS", "state jail").split()], environment("KIND", "scheduled")
-    repository = settings.repository()
+    repository = restic.repository()
     # By itself it begins nothing: a repository that somebody has taken away would be made anew without a word.
     repository.open(make=kind == MANUAL, log=log)
     cluster = prints_of(KEYS)
     if kind == "scheduled":
         refuse_another_cluster(backups_of(repository.snapshots()), cluster, repository.url)
-    settings.hand_over(id=begun, parts=parts, kind=kind, cluster="+".join(cluster))
+    restic.hand_over(id=begun, parts=parts, kind=kind, cluster="+".join(cluster))
     log(f"backup {begun}: {', '.join(parts)}")
     saving = Saving(repository, log)
     take_state(saving, log)
@@ -304,9 +303,9 @@ def take_state(saving: Saving, log: Log) -> None:
 
 def save_jail(log: Log) -> None:
     """The last: the longest, and the one that users can hold up. What is too old goes afterwards."""
-    settings.enter_jail()
-    saving = Saving(settings.handed_over(last=True), log)
-    left = settings.in_jail(environment("EXCLUDE"))
+    restic.enter_jail()
+    saving = Saving(restic.handed_over(last=True), log)
+    left = restic.in_jail(environment("EXCLUDE"))
     saving.snapshot("jail", *left, f"--exclude-larger-than={required_env('LARGEST_FILE')}", str(JAIL))
     keep = environment("KEEP")
     if keep and saving.kind != BEFORE_RESTORE:

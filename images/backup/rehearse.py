@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from images.accounting.check_database import Storage, storage_of, with_password
-from images.backup import database, settings, state
+from images.backup import database, restic, state
 from images.backup.backups import ID_FORMAT
+from images.backup.restic import STAGE, STATE
 from images.backup.restore import fetch_state, load, readable
-from images.backup.settings import STAGE, STATE
 from images.common.command import run
 from images.common.files import Owner, own_tree, write_atomically
 from images.common.log import Log
@@ -183,7 +183,7 @@ def _prepare(files: Mapping[str, str], owner: Owner) -> Storage:
 def rehearse(log: Log) -> dict[str, Any]:
     """How it has ended. Raises CannotGoOnError where the backup could not be put back, or nothing starts from it."""
     begun, user = time.monotonic(), pwd.getpwnam("slurm")
-    owner, repository = (user.pw_uid, user.pw_gid), settings.repository()
+    owner, repository = (user.pw_uid, user.pw_gid), restic.repository()
     backup = readable(repository, log)
     log(f"putting backup {backup.id} into daemons of its own")
     storage, daemons = _prepare(json.loads(required_env("FILES")), owner), Daemons(log)

@@ -20,11 +20,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from images.backup import database, settings, state
+from images.backup import database, restic, state
 from images.backup.backups import MOST_NAMED, Backup, chosen
 from images.backup.database import Database
-from images.backup.restic import CACHE, Repository, failed_files, is_done_but_for_files
-from images.backup.settings import COPIES, JAIL, STAGE, STATE, environment
+from images.backup.restic import CACHE, COPIES, JAIL, STAGE, STATE, Repository, environment
 from images.common import terms
 from images.common.log import Log
 from images.common.mountinfo import expect_volume
@@ -54,25 +53,25 @@ def readable(repository: Repository, log: Log) -> Backup:
 
 def choose_backup(log: Log) -> None:
     """Find the backup, and see that it can be read before anything is touched."""
-    backup, parts = readable(settings.repository(), log), required_env("WHAT").split()
-    settings.hand_over(backup=backup.id, snapshots={part: backup.snapshot(part) for part in parts})
+    backup, parts = readable(restic.repository(), log), required_env("WHAT").split()
+    restic.hand_over(backup=backup.id, snapshots={part: backup.snapshot(part) for part in parts})
     log(f"restoring {', '.join(parts)} of backup {backup.id}")
 
 
 def _snapshot(part: str) -> str | None:
     """The snapshot of a part; None if it is not asked for."""
-    found: str | None = settings.told()["snapshots"].get(part)
+    found: str | None = restic.told()["snapshots"].get(part)
     return found
 
 
 def look_at_state(_: Log) -> None:
     """See whether the state would be refused, before the database, which comes first, is replaced."""
-    repository, snapshot = settings.handed_over(), _snapshot("state")
+    repository, snapshot = restic.handed_over(), _snapshot("state")
     expect_volume(STATE)
     if snapshot is not None:
         with tempfile.TemporaryDirectory(dir=CACHE) as directory:
             fetch_state(repository, snapshot, Path(directory))
-            state.refuse_unreadable(terms.current(STATE) or STATE, Path(directory), str(settings.told()["backup"]))
+            state.refuse_unreadable(terms.current(STATE) or STATE, Path(directory), str(restic.told()["backup"]))
 
 
 def restore_state(log: Log) -> None:
@@ -80,7 +79,7 @@ def restore_state(log: Log) -> None:
 
     With the database alone, slurmctld only takes the cluster's id from it.
     """
-    repository, backup, snapshot = settings.handed_over(), str(settings.told()["backup"]), _snapshot("state")
+    repository, backup, snapshot = restic.handed_over(), str(restic.told()["backup"]), _snapshot("state")
     expect_volume(STATE)
     highest = _restore_database(repository, backup, log) if environment("CLUSTER_NAME") else 0
     terms.return_to_one(STATE)
@@ -140,11 +139,11 @@ def restore_jail(log: Log) -> None:
     What the stack file excludes from backups now is left alone. A single file that cannot be put back (a user may have
     made one so, or a directory in its place) is named, and keeps nothing else from it.
     """
-    settings.enter_jail()
-    repository = settings.handed_over(last=True)
+    restic.enter_jail()
+    repository = restic.handed_over(last=True)
     snapshot = str(_snapshot("jail"))
     how = ["--overwrite=always", "--sparse", "--json", "--quiet"]
-    how += [argument.replace(f"={JAIL}/", "=/", 1) for argument in settings.in_jail(environment("EXCLUDE"))]
+    how += [argument.replace(f"={JAIL}/", "=/", 1) for argument in restic.in_jail(environment("EXCLUDE"))]
     how += [f"--exclude-xattr={name}" for name in _OF_FILE_SYSTEMS]
     taken = [path.removeprefix(str(JAIL)) for path in _taken(repository, snapshot)]
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", errors="surrogateescape", dir=CACHE) as patterns:
@@ -152,13 +151,16 @@ def restore_jail(log: Log) -> None:
         patterns.flush()
         how.append(f"--exclude-file={patterns.name}")
         done = repository.run("restore", f"{snapshot}:{JAIL}", "--target", str(JAIL), *how)
-    failed = [*(f"{path[-200:]!a}: something else than a file is in its place" for path in taken), *failed_files(done)]
-    if not is_done_but_for_files(done):
+    failed = [
+        *(f"{path[-200:]!a}: something else than a file is in its place" for path in taken),
+        *restic.failed_files(done),
+    ]
+    if not restic.is_done_but_for_files(done):
         raise repository.problem("the jail was not restored as a whole; restore it again", done)
     for line in failed[:MOST_NAMED]:
         log(f"not put back ({len(failed)} in all): {line}")
     found = json.loads(done.stdout.splitlines()[-1])
-    log(f"the jail has {found.get('total_files', 0)} files and directories of {settings.told()['backup']}")
+    log(f"the jail has {found.get('total_files', 0)} files and directories of {restic.told()['backup']}")
 
 
 def _taken(repository: Repository, snapshot: str) -> Iterator[str]:

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from images.backup import restic, restore, settings
+from images.backup import restic, restore
 from images.backup.restic import CREDENTIALS, Repository
 from images.common.command import Result
 from images.common.process import CannotGoOnError
@@ -18,20 +18,20 @@ from tests.programs.images.mounts import run_apart
 
 
 def test_a_jail_whose_links_lead_somewhere_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings, "JAIL", tmp_path)
+    monkeypatch.setattr(restic, "JAIL", tmp_path)
     with pytest.raises(CannotGoOnError, match="links in the jail cannot be made harmless"):
-        settings.enter_jail()
+        restic.enter_jail()
 
 
 NO_LINKS = """
 import os, subprocess, sys
 from pathlib import Path
-from images.backup import settings
+from images.backup import restic
 
 top = Path(sys.argv[1])
 subprocess.run(["mount", "--bind", top / "jail", top / "jail"], check=True)
-settings.JAIL = top / "jail"
-settings.enter_jail()
+restic.JAIL = top / "jail"
+restic.enter_jail()
 for name in ("own", "inside/data", "outside/data", "away/data"):
     try:
         print(name, (top / "jail" / name).read_text())
@@ -63,15 +63,15 @@ def test_no_link_leads_anywhere_also_not_within_the_jail_and_the_right_to_mount_
 HOMES = """
 import os, subprocess, sys
 from pathlib import Path
-from images.backup import settings
+from images.backup import restic
 
 top = Path(sys.argv[1])
 for name, options in (("jail", "rw"), ("shared/home", sys.argv[2])):
     subprocess.run(["mount", "--bind", top / name, top / name], check=True)
     subprocess.run(["mount", "-o", f"remount,bind,{options}", top / name], check=True)
 os.environ["HOMES"] = str(top / "shared/home")
-settings.JAIL = top / "jail"
-settings.enter_jail()
+restic.JAIL = top / "jail"
+restic.enter_jail()
 for name in ("alice/file", "link/file"):
     try:
         print((top / "jail/home" / name).read_text())
@@ -106,7 +106,7 @@ def test_why_mariadb_has_not_loaded_a_dump_is_told(tmp_path: Path, monkeypatch: 
     load = ["sh", "-c", "cat >&2; echo 'ERROR 1062 (23000) at line 5' >&2; exit 3"]
     repository = Mock(run=Mock(return_value=Result(code=0)))
     with pytest.raises(CannotGoOnError) as caught:
-        restore._load(Mock(load=load), repository, "1", "slurm")
+        restore.load(Mock(load=load), repository, "1", "slurm")
     ended = "mariadb ended with 3: ERROR 1062 (23000) at line 5"
     assert str(caught.value) == f"the database was not restored as a whole ({ended}); restore it again"
 

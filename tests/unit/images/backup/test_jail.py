@@ -10,7 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from images.backup import restore, settings
+from images.backup import restic, restore
 from images.backup.restic import Repository
 from images.common.command import Result
 from images.common.process import CannotGoOnError
@@ -35,9 +35,9 @@ def test_a_backup_of_the_jail_that_cannot_be_read_is_refused_before_anything_is_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("WHAT", "jail")
-    monkeypatch.setattr(settings, "repository", Damaged)
+    monkeypatch.setattr(restic, "repository", Damaged)
     handed_over = Mock()
-    monkeypatch.setattr(settings, "hand_over", handed_over)
+    monkeypatch.setattr(restic, "hand_over", handed_over)
     with pytest.raises(CannotGoOnError, match=f"{ID} cannot be read; nothing was touched: Fatal: error walking"):
         restore.choose_backup(Mock())
     assert not handed_over.called
@@ -68,11 +68,11 @@ def test_what_is_excluded_now_and_what_is_in_the_place_of_a_file_are_left_alone(
         for name in names
     ]
     repository = Mock(run=run)
-    monkeypatch.setattr(settings, "enter_jail", lambda: None)
-    monkeypatch.setattr(settings, "handed_over", lambda **_: repository)
-    monkeypatch.setattr(settings, "told", lambda: {"backup": ID, "snapshots": {"jail": "1"}})
+    monkeypatch.setattr(restic, "enter_jail", lambda: None)
+    monkeypatch.setattr(restic, "handed_over", lambda **_: repository)
+    monkeypatch.setattr(restic, "told", lambda: {"backup": ID, "snapshots": {"jail": "1"}})
     monkeypatch.setenv("EXCLUDE", '["/scratch"]')
-    for place, name in ((settings, "JAIL"), (restore, "JAIL"), (restore, "CACHE")):
+    for place, name in ((restic, "JAIL"), (restore, "JAIL"), (restore, "CACHE")):
         monkeypatch.setattr(place, name, tmp_path)
     log = Mock()
     restore.restore_jail(log)
