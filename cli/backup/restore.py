@@ -11,9 +11,9 @@ from typing import Any, Literal
 from cli.backup.jobs import JAIL_COPY, POLL, JobFailed, answer_in, follow_job, make_job, run_job, running_jobs
 from cli.change.in_place import PUT_BACK
 from cli.change.owner import REPLICAS_BEFORE, RESTORING, Note, is_stopped, note_of, refuse_half_restored
-from cli.errors import FAILED, INTERRUPTED, USAGE, Failure, Refused
+from cli.errors import INTERRUPTED, USAGE, Failure, Refused
 from cli.kubectl.client import FIELD_MANAGER, Kubectl, annotations_of, component_of, in_controller
-from local.report import Report, Step
+from local.report import Report
 from slurm.names import ACCOUNTING, BACKUP, BACKUPS, CONTROLLER, ELASTIC, LOGIN, RESTORE, WORKER
 
 PARTS = ("state", "database", "jail")
@@ -137,8 +137,9 @@ class Restoring:
             has_only_looked = isinstance(error, JobFailed) and error.container in _LOOKING
             if was_stopped or (is_putting and not has_only_looked):
                 hint = goes_on
-            else:
-                self._undo(note, goes_on)
+            else:  # nothing was put back; what is accepted from now on, the next restore has to save
+                self._annotate({RESTORING: note.written()})
+                self._start()
             if isinstance(error, Failure):
                 error.hint = error.hint or hint
             if not isinstance(error, KeyboardInterrupt):
@@ -176,15 +177,6 @@ class Restoring:
         make_job(self._kubectl, self._namespace, RESTORE, name=RESTORE, env=told, without=without)
         return follow_job(self._kubectl, self._namespace, RESTORE, self._report)
 
-    def _undo(self, note: Note, goes_on: str) -> None:
-        """Start what was stopped; nothing was put back. What is accepted from now on, the next restore has to save."""
-        try:
-            self._annotate({RESTORING: note.written()})
-            self._start()
-        except Failure as failure:
-            failure.hint = failure.hint or goes_on
-            raise
-
     def _start(self) -> None:
         """Let all that is stopped have as many pods as it had, and the schedule go on. Raises Failure."""
         there = self._workloads()
@@ -197,25 +189,19 @@ class Restoring:
 
     def _start_and_wait(self) -> None:
         """All is put back, and it is to be seen that slurmctld has it, which answers after slurmdbd."""
-        with self._report.step("Starting " + ", ".join(part for part in _STARTING if part in self._components)) as step:
-            try:
-                self._start()
-                if CONTROLLER in self._components:
-                    self._await_slurmctld(step)
-            except (Failure, KeyboardInterrupt) as error:
-                raise Failure(
-                    str(error) or "interrupted while it was started",
-                    hint=getattr(error, "hint", "") or "all is put back: `slurmstack up` starts what is still stopped",
-                    code=FAILED if isinstance(error, Failure) else INTERRUPTED,
-                ) from None
-
-    def _await_slurmctld(self, step: Step) -> None:
-        until = time.monotonic() + _START_SECONDS
-        while in_controller(self._kubectl, self._namespace, "scontrol", "ping").returncode != 0:
-            if time.monotonic() > until:
-                raise Failure(f"slurmctld did not answer within {_START_SECONDS / 3600:g} hours")
-            step.progress(0, 0, f"waiting for slurmctld (`slurmstack logs {CONTROLLER}` says for what it waits)")
-            time.sleep(POLL)
+        what = ", ".join(part for part in _STARTING if part in self._components)
+        with self._report.step(
+            f"All is put back (`slurmstack up` starts it, if this is cut short). Starting {what}"
+        ) as step:
+            self._start()
+            until, ping = time.monotonic() + _START_SECONDS, ("scontrol", "ping")
+            while (
+                CONTROLLER in self._components and in_controller(self._kubectl, self._namespace, *ping).returncode != 0
+            ):
+                if time.monotonic() > until:
+                    raise Failure(f"slurmctld did not answer within {_START_SECONDS / 3600:g} hours")
+                step.progress(0, 0, f"waiting for slurmctld (`slurmstack logs {CONTROLLER}` says for what it waits)")
+                time.sleep(POLL)
 
     def _refuse_less(self, there: Sequence[Mapping[str, Any]], before: Note | None) -> None:
         """Raise Refused where this would start what lives from what another one has half restored, or has stopped."""

@@ -86,18 +86,6 @@ def test_what_is_left_stopped_is_no_half_restore_and_notes_the_backup_at_slurmct
     assert "scale statefulset/cpu --replicas=4" in restored(cluster, "state", "database", copy=False)
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), Failure("the API server is away")])
-def test_what_is_cut_short_while_it_starts_is_started_by_an_apply(
-    monkeypatch: pytest.MonkeyPatch, error: BaseException
-) -> None:
-    """What was accepted meanwhile would be lost by another restore."""
-    cluster = Cluster()
-    monkeypatch.setattr(Restoring, "_start", Mock(side_effect=error))
-    caught = failed(cluster, "state", copy=False, says=r"interrupted while it was started|the API server is away")
-    assert caught.hint == "all is put back: `slurmstack up` starts what is still stopped"
-    refuse_half_restored(cluster.objects)
-
-
 def test_an_apply_that_starts_what_was_left_stopped_may_be_cut_short_and_takes_the_notes_away_at_its_end() -> None:
     cluster = Cluster()
     Restoring(cluster.kubectl, "slurm", ["state", "database"], REPORT).run("20261126T020000Z", copy=False, start=False)
