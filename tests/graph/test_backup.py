@@ -97,10 +97,9 @@ def test_machines_of_the_controller_have_the_jail_for_it_and_it_looks_whether_th
     assert "jail" not in tags(recorded(stacks.nebius()))
 
 
-@pytest.mark.parametrize(("endpoint", "port"), [("https://s3.example.com", 443), ("http://s3.example.com:9000", 9000)])
-def test_it_reaches_its_store_and_the_database_and_no_credentials_of_the_cloud(endpoint: str, port: int) -> None:
-    net = network(recorded(FULL, backup__endpoint=endpoint))
-    assert net.allows("backup", "203.0.113.7", port)
-    assert not net.allows("backup", "203.0.113.7", port + 1)
-    assert not net.allows("backup", "169.254.169.254", port)
+def test_it_reaches_its_store_and_the_database_and_no_credentials_of_the_cloud() -> None:
+    net = network(recorded(FULL, backup__endpoint="http://s3.example.com:9000"))
+    assert net.allows("backup", "203.0.113.7", 9000)
+    assert not net.allows("backup", "203.0.113.7", 9001)
+    assert not net.allows("backup", "169.254.169.254", 9000)
     assert not [other for other in ("login", "worker", "slurmdbd", "rest") if net.allows(other, "backup", 443)]

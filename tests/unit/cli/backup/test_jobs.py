@@ -21,17 +21,6 @@ def test_a_cluster_without_backups_is_told_so() -> None:
     assert not cluster.jobs
 
 
-def test_only_the_containers_that_are_wanted_run_with_their_volumes_and_anywhere_where_slurmctld_is_away() -> None:
-    cluster = Cluster()
-    run_job(cluster.kubectl, "slurm", "backup", REPORT, without={"backup-jail"}, anywhere=True)
-    pod = cluster.jobs[-1]["spec"]["template"]["spec"]
-    assert [item["name"] for item in [*pod["initContainers"], *pod["containers"]]] == ["backup-state"]
-    assert "affinity" not in pod
-    volumes = {volume["name"] for volume in pod["volumes"]}
-    assert "state" in volumes
-    assert "jail" not in volumes
-
-
 def test_a_restore_of_the_jail_needs_no_volume_of_slurmctld_and_no_database() -> None:
     cluster = Cluster()
     restored(cluster, "jail", copy=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 
@@ -51,6 +50,7 @@ def test_what_is_replaced_is_saved_as_such_and_no_part_more() -> None:
     (container,) = copied["containers"]
     told = {item["name"]: item["value"] for item in container["env"]}
     assert (container["name"], told["KIND"], told["PARTS"]) == ("backup-state", "before-restore", "state database")
+    assert "affinity" not in copied, "slurmctld is away"
 
 
 def test_a_look_that_refuses_has_touched_nothing() -> None:
@@ -109,14 +109,6 @@ def test_a_backup_or_another_restore_that_runs_is_not_interfered_with(name: str,
     cluster.running = [name]
     failed(cluster, "state", says=f"job {name}")
     assert cluster.said == said
-
-
-def test_an_interruption_leaves_the_job_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = Cluster()
-
-    monkeypatch.setattr("cli.backup.restore.follow_job", Mock(side_effect=KeyboardInterrupt))
-    failed(cluster, "state", copy=False, says="the job restore goes on in the cluster")
-    assert "scale statefulset/cpu --replicas=4" not in cluster.said
 
 
 def test_parts_are_put_back_in_their_order_and_what_is_none_is_said() -> None:

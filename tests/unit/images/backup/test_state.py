@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -115,54 +113,22 @@ def test_there_is_a_queue_whenever_it_is_interrupted_and_ids_go_on_above_the_fir
     assert (tmp_path / "node_state").read_bytes() == b"new"
 
 
-class Snapshots:
-    """Of restic: what was saved by each, and what happens meanwhile."""
+def test_a_state_that_was_taken_over_meanwhile_is_no_backup(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """restic finds no scripts, which by itself is no error. A restore of the state would take it for the last one."""
+    volume = tmp_path / "volume"
+    monkeypatch.setattr(backups, "STATE", volume)
+    monkeypatch.setattr(backups, "COPIES", tmp_path / "state")
+    (volume / "term-7/hash.1/job.11").mkdir(parents=True)
+    (volume / "term-7/job_state").write_bytes(jobs(3))
 
-    def __init__(self, meanwhile: Callable[[], object]) -> None:
-        self.meanwhile = meanwhile
-        self.made: list[set[str]] = []
-
-    def snapshot(self, part: str, *what: str) -> str:
-        assert part == "state"
-        self.meanwhile()
-        files = {path.name for one in map(Path, what) for path in ([one, *one.iterdir()] if one.exists() else [])}
-        self.made.append(files)
+    def taken_over(*_: str) -> str:
+        terms.take_over(8, (os.getuid(), os.getgid()), volume)
         return "1"
 
-    def take_back(self, part: str, snapshot: str) -> None:
-        assert (part, snapshot) == ("state", "1")
-        self.made.pop()
-
-
-@pytest.fixture
-def volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(backups, "STATE", tmp_path / "volume")
-    monkeypatch.setattr(backups, "COPIES", tmp_path / "state")
-    monkeypatch.setattr(state, "_PAUSE", 0.001)
-    directory = tmp_path / "volume/term-7"
-    (directory / "hash.1/job.11").mkdir(parents=True)
-    for name in ("job_state", "node_state"):
-        (directory / name).write_text(name)
-    return directory.parent
-
-
-def taken(volume: Path, meanwhile: Callable[[], object] = lambda: None) -> list[set[str]]:
-    saving: Any = Snapshots(meanwhile)
-    backups.take_state(saving, LOG)
-    made: list[set[str]] = saving.made
-    return made
-
-
-def test_the_state_of_the_term_is_saved_with_its_scripts(volume: Path) -> None:
-    assert taken(volume) == [{"state", "job_state", "node_state", "hash.1", "job.11"}]
-
-
-def test_a_state_that_was_taken_over_meanwhile_is_no_backup(volume: Path) -> None:
-    """restic finds no scripts, which by itself is no error."""
-    saving: Any = Snapshots(lambda: terms.take_over(8, (os.getuid(), os.getgid()), volume))
+    saving = Mock(snapshot=taken_over)
     with pytest.raises(CannotGoOnError, match="another controller has taken the state over"):
         backups.take_state(saving, LOG)
-    assert saving.made == [], "a restore of the state would take it for the last one"
+    saving.take_back.assert_called_once_with("state", "1")
 
 
 def test_a_part_that_was_saved_by_half_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
