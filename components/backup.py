@@ -160,12 +160,11 @@ class Backup(pulumi.ComponentResource):
 
     def _restoring(self) -> k8s.core.v1.PodSpecArgs:
         state_env, users = self._args.controller.volume.env, self._args.users
-        as_is, state = (volumes.mount("state", "/stage/volume", read_only=only) for only in (True, None))
+        seen = [volumes.mount("state", "/stage/volume"), *self._database]
         return k8s.core.v1.PodSpecArgs(
             init_containers=[
                 self._container("restore-choose", [_SECRET]),
-                self._container("restore-look", [as_is], **state_env),
-                self._container("restore-state", [state, *self._database], **self._told, **state_env),
+                self._container("restore-state", seen, **self._told, **state_env),
                 self._jail_container("restore-jail"),
             ],
             # Accounts are files of the jail: those of the stack file, not those of the backup's time.

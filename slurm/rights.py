@@ -50,7 +50,6 @@ CAPABILITIES: Final[Mapping[str, tuple[str, ...]]] = {
     "backup-state": ("DAC_OVERRIDE",),
     "backup-jail": ("DAC_OVERRIDE", *_NO_LINKS),
     "rehearse": (*_OWN_FILES, *_BECOME_ANOTHER, "KILL"),
-    "restore-look": _OWN_FILES,
     "restore-state": _OWN_FILES,
     "restore-jail": (*_OWN_FILES, "FSETID", "SETFCAP", *_NO_LINKS),
 }

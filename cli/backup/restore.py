@@ -32,7 +32,7 @@ _OF_JAIL = ("restore-jail", "users")
 """Containers of a restore. Accounts in the jail are those of the stack file."""
 
 _LOOKING = frozenset({"", "restore-choose", "restore-look"})
-"""Containers of a restore that replace nothing; and where none has begun."""
+"""Containers of a restore that replace nothing (the last one of older versions); and where none has begun."""
 
 _GRACE = 10
 """Seconds for pods of workers and login nodes to end. Their jobs have no slurmctld to report to."""

@@ -1,4 +1,4 @@
-"""restore STEP: puts parts of a backup back. `choose` comes first, then `look`, `state` with the database, and `jail`.
+"""restore STEP: puts parts of a backup back. `choose` comes first, then `state` with the database, and `jail`.
 
 What the stack's daemons would write to is away meanwhile (cli/backup/restore.py). Each step can be done again: one that
 was interrupted is mended by the same restore once more.
@@ -25,6 +25,7 @@ from images.backup.backups import MOST_NAMED, Backup, chosen
 from images.backup.database import Database
 from images.backup.restic import CACHE, COPIES, JAIL, STAGE, STATE, Repository, environment
 from images.common import terms
+from images.common.command import run
 from images.common.log import Log
 from images.common.mountinfo import expect_volume
 from images.common.process import CannotGoOnError, program, required_env
@@ -37,13 +38,20 @@ _NOT_TOLD: Final = "\ufffd"
 
 
 def readable(repository: Repository, log: Log) -> Backup:
-    """The backup that is asked for (`WHAT`, `AT`), when all but the content of the jail's files was read."""
+    """The backup that is asked for (`WHAT`, `AT`), when all but the content of the jail's files was read.
+
+    Raises CannotGoOnError, with nothing touched.
+    """
     parts = required_env("WHAT").split()
     repository.open(make=False, log=log)
     backup = chosen(repository, parts)
     unreadable = f"backup {backup.id} cannot be read; nothing was touched"
     if "jail" in parts:  # else a directory that cannot be read would be put back as an empty one
         repository.must(unreadable, "stats", "--quiet", backup.snapshot("jail"))
+    if "state" in parts:
+        with tempfile.TemporaryDirectory(dir=CACHE) as directory:
+            fetch_state(repository, backup.snapshot("state"), Path(directory))
+            state.refuse_unreadable(Path(directory), backup.id, run(["scontrol", "-V"]).stdout)
     if "database" in parts:
         read = repository.run("dump", backup.snapshot("database"), database.DUMP, stdout=subprocess.DEVNULL)
         if not read.ok:
@@ -62,16 +70,6 @@ def _snapshot(part: str) -> str | None:
     """The snapshot of a part; None if it is not asked for."""
     found: str | None = restic.told()["snapshots"].get(part)
     return found
-
-
-def look_at_state(_: Log) -> None:
-    """See whether the state would be refused, before the database, which comes first, is replaced."""
-    repository, snapshot = restic.handed_over(), _snapshot("state")
-    expect_volume(STATE)
-    if snapshot is not None:
-        with tempfile.TemporaryDirectory(dir=CACHE) as directory:
-            fetch_state(repository, snapshot, Path(directory))
-            state.refuse_unreadable(terms.current(STATE) or STATE, Path(directory), str(restic.told()["backup"]))
 
 
 def restore_state(log: Log) -> None:
@@ -203,7 +201,7 @@ def pattern_of(path: str) -> str:
     return re.sub(r"\s", lambda white: "[\x01- ]" if white[0] == "\n" else f"[{white[0]}]", escaped)
 
 
-STEPS: Final = {"choose": choose_backup, "look": look_at_state, "state": restore_state, "jail": restore_jail}
+STEPS: Final = {"choose": choose_backup, "state": restore_state, "jail": restore_jail}
 
 
 def main() -> None:

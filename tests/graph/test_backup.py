@@ -62,7 +62,7 @@ def test_only_the_container_that_needs_it_sees_a_volume(saved: Recording) -> Non
     }
     assert seen == {
         "backup-state": {"/stage/volume", "/secrets/database"}, "backup-jail": {"/jail"},
-        "backups": set(), "restore-choose": set(), "restore-look": {"/stage/volume"},
+        "backups": set(), "restore-choose": set(),
         "restore-state": {"/stage/volume", "/secrets/database"}, "restore-jail": {"/jail"}, "users": {"/jail"},
     }  # fmt: skip
 

@@ -18,7 +18,7 @@ from tests.slurm.pod import Pod
 from tests.slurm.sandbox import SlurmSandbox
 
 SAVING = (("backup-state", "state"), ("backup-jail", "jail"))
-RESTORING = {"state": ("look", "state"), "database": ("look", "state"), "jail": ("jail",)}
+RESTORING = {"state": "state", "database": "state", "jail": "jail"}
 
 
 class BackupPod:
@@ -81,8 +81,8 @@ class BackupPod:
 
     def restore(self, what: str = "state database jail", **env: str) -> str:
         """Put parts back; what the programs wrote."""
-        wanted = {step for part in what.split() for step in RESTORING[part]}
-        steps = [step for step in ("choose", "look", "state", "jail") if step in {"choose", *wanted}]
+        wanted = {"choose", *(RESTORING[part] for part in what.split())}
+        steps = [step for step in ("choose", "state", "jail") if step in wanted]
         return self.run("restore", tuple((f"restore-{step}", step) for step in steps), WHAT=what, **env)
 
     def rehearse(self, what: str = "state database jail") -> dict[str, Any]:

@@ -15,7 +15,7 @@ from tests.slurm.failover import FailoverSandbox
 from tests.slurm.pod import Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
-STEPS = (("restore-choose", "choose"), ("restore-look", "look"), ("restore-state", "state"))
+STEPS = (("restore-choose", "choose"), ("restore-state", "state"))
 
 
 def hold(cluster: SlurmSandbox, name: str) -> str:

@@ -54,7 +54,7 @@ def test_what_is_replaced_is_saved_as_such_and_no_part_more() -> None:
 
 
 def test_a_look_that_refuses_has_touched_nothing() -> None:
-    cluster = Cluster(restore_look=1)
+    cluster = Cluster(restore_choose=1)
     assert failed(cluster, "state", copy=False).hint == "nothing was touched"
     assert not [item for item in cluster.objects if is_stopped(item)]
 

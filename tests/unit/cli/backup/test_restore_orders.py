@@ -19,7 +19,7 @@ from cli.errors import Failure
 from tests.unit.cli.backup.cluster import REPORT, Cluster
 
 PARTS = (("state",), ("database",), ("jail",), ("state", "database"), ("state", "jail"), ("state", "database", "jail"))
-ENDS = ("restore_look", "restore_state", "restore_jail", "backup_state")
+ENDS = ("restore_choose", "restore_state", "restore_jail", "backup_state")
 BACKUPS = ("20261126T020000Z", "20261125T020000Z")
 EVERY = frozenset({"state", "database", "jail"})
 WORKLOADS = {"StatefulSet", "Deployment"}
@@ -126,7 +126,7 @@ class Shaken(Cluster):
         what = set(told["WHAT"].split())
         if lost := what & self.unsaved - self.half:
             self.wrong.append(f"replaced, and not saved: {lost}")
-        if failed != "restore-look":
+        if failed != "restore-choose":
             self.half = self.half | what if failed else self.half - what
             self.unsaved -= what
 

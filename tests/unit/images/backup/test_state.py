@@ -24,6 +24,10 @@ def jobs(following: int, rest: bytes = b"the jobs") -> bytes:
     return struct.pack(">I", 17) + b"PROTOCOL_VERSION\0" + struct.pack(">HQI", 0x2A00, 1_764_000_000, following) + rest
 
 
+def next_id(file: Path) -> int:
+    return int.from_bytes(file.read_bytes()[31:35])
+
+
 @pytest.mark.parametrize("ending", ["new", "old"])
 def test_of_a_save_that_was_cut_short_is_saved_what_slurmctld_would_begin_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
@@ -33,7 +37,7 @@ def test_of_a_save_that_was_cut_short_is_saved_what_slurmctld_would_begin_with(
     (tmp_path / "job_state.old").write_bytes(jobs(3))
     (tmp_path / f"job_state.{ending}").write_bytes(jobs(4))
     assert state.take(tmp_path, tmp_path / "copy") == ["job_state"]
-    assert state.next_id(tmp_path / "copy/job_state") == 4
+    assert next_id(tmp_path / "copy/job_state") == 4
 
 
 def test_a_state_with_half_a_queue_is_no_backup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,25 +62,25 @@ def test_what_was_there_goes_and_the_agent_s_files_stay(tmp_path: Path) -> None:
     (tmp_path / "slurmstack/accounting").touch()
     (tmp_path / "slurmstack/current").touch()
     put_back(tmp_path, {"job_state": jobs(20)}, highest=30)
-    assert state.next_id(tmp_path / "job_state") == 50, "the state that is replaced had given 49 out"
+    assert next_id(tmp_path / "job_state") == 50, "the state that is replaced had given 49 out"
     put_back(tmp_path, {"job_state": jobs(20)}, highest=60)
-    assert state.next_id(tmp_path / "job_state") == 61, "accounting knows 60"
+    assert next_id(tmp_path / "job_state") == 61, "accounting knows 60"
     assert {path.name for path in tmp_path.iterdir()} == {"job_state", "slurmstack"}
     assert {path.name for path in (tmp_path / "slurmstack").iterdir()} == {"current"}, "slurmdbd gives the id anew"
 
 
 def test_the_state_of_a_newer_slurm_or_none_at_all_is_not_put_under_this_one(tmp_path: Path) -> None:
-    (tmp_path / "job_state").write_bytes(jobs(5))
     newer = jobs(9).replace(b"\x2a\x00", b"\x2d\x00", 1)
-    other = b"\0\0\0\7VERSION" * 9
-    for files, why in (
-        ({"job_state": newer}, "of a newer Slurm"),
-        ({"job_state": other}, "does not begin as a job_state"),
-        ({"node_state": other}, "has no queue: slurmctld had saved none yet"),
+    (tmp_path / "job_state").write_bytes(newer)
+    state.refuse_unreadable(tmp_path, "backup", "slurm 26.05.5")
+    for content, why in (
+        (newer, "of a newer Slurm"),
+        (b"\0\0\0\7VERSION" * 9, "does not begin as a job_state"),
+        (jobs(0), "has no queue: slurmctld had saved none yet"),
     ):
+        (tmp_path / "job_state").write_bytes(content)
         with pytest.raises(RefusedError, match=why):
-            put_back(tmp_path, files)
-    assert (tmp_path / "job_state").read_bytes() == jobs(5)
+            state.refuse_unreadable(tmp_path, "backup", "slurm 24.11.5")
 
 
 @pytest.mark.parametrize("other", ["job_state.old", "job_state.new"])
@@ -85,7 +89,7 @@ def test_a_state_that_nobody_can_read_is_replaced(tmp_path: Path, other: str) ->
     (tmp_path / "job_state").write_bytes(b"no state at all, " * 5)
     (tmp_path / other).write_bytes(jobs(700))
     put_back(tmp_path, {"job_state": jobs(100)}, highest=600)
-    assert state.next_id(tmp_path / "job_state") == 700
+    assert next_id(tmp_path / "job_state") == 700
 
 
 def test_there_is_a_queue_whenever_it_is_interrupted_and_ids_go_on_above_the_first_one(
@@ -107,8 +111,8 @@ def test_there_is_a_queue_whenever_it_is_interrupted_and_ids_go_on_above_the_fir
         try:
             put_back(tmp_path, {"job_state": jobs(100), "node_state": b"new", "resv": b"new"})
         except KeyboardInterrupt:
-            assert state.next_id(tmp_path / "job_state") == 5000, number
-    assert state.next_id(tmp_path / "job_state") == 5000
+            assert next_id(tmp_path / "job_state") == 5000, number
+    assert next_id(tmp_path / "job_state") == 5000
     assert {path.name for path in tmp_path.iterdir()} == {"job_state", "node_state", "resv"}
     assert (tmp_path / "node_state").read_bytes() == b"new"
 
