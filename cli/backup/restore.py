@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from cli.backup.jobs import JAIL_COPY, POLL, JobFailed, answer_in, follow_job, make_job, run_job, running_jobs
+from cli.backup.jobs import JAIL_COPY, POLL, NotBegun, answer_in, follow_job, make_job, run_job, running_jobs
 from cli.change.in_place import PUT_BACK
 from cli.change.owner import REPLICAS_BEFORE, RESTORING, Note, is_stopped, note_of, refuse_half_restored
 from cli.errors import INTERRUPTED, USAGE, Failure, Refused
@@ -31,9 +31,6 @@ _OF_SLURM = ("restore-look", "restore-database", "restore-state")
 _OF_JAIL = ("restore-jail", "users")
 """Containers of a restore. Accounts in the jail are those of the stack file."""
 
-_LOOKING = frozenset({"", "restore-choose", "restore-look"})
-"""Containers of a restore that replace nothing (the last one of older versions); and where none has begun."""
-
 _GRACE = 10
 """Seconds for pods of workers and login nodes to end. Their jobs have no slurmctld to report to."""
 
@@ -55,7 +52,7 @@ def parts_of(what: Sequence[str], *, accounting: bool) -> list[str]:
 
 
 def chosen(kubectl: Kubectl, namespace: str, parts: Sequence[str], at: str, report: Report) -> str:
-    """The id of the backup that a restore would take. Raises Failure."""
+    """The id of the backup that a restore would take, which was read. Raises Failure."""
     told = {"WHAT": " ".join(parts), "AT": at}
     (found,) = answer_in(run_job(kubectl, namespace, BACKUPS, report, env=told))
     return str(found["id"])
@@ -134,8 +131,7 @@ class Restoring:
             said = self._put_back(backup)
             self._annotate({PUT_BACK: backup, RESTORING: None})
         except BaseException as error:
-            has_only_looked = isinstance(error, JobFailed) and error.container in _LOOKING
-            if was_stopped or (is_putting and not has_only_looked):
+            if was_stopped or (is_putting and not isinstance(error, NotBegun)):
                 hint = goes_on
             else:  # nothing was put back; what is accepted from now on, the next restore has to save
                 self._annotate({RESTORING: note.written()})

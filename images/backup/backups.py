@@ -13,7 +13,9 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,8 +25,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from images.backup import database, restic, state
-from images.backup.restic import COPIES, HANDOVER, JAIL, KEYS, STATE, Repository, environment
+from images.backup.restic import COPIES, HANDOVER, JAIL, KEYS, STAGE, STATE, Repository, environment
 from images.common import terms
+from images.common.command import run
 from images.common.log import Log
 from images.common.mountinfo import expect_volume
 from images.common.process import CannotGoOnError, RefusedError, program, required_env
@@ -173,6 +176,27 @@ def chosen(repository: Repository, parts: Sequence[str]) -> Backup:
     return choose(backups_of(repository.snapshots()), environment("AT"), parts, now=now)
 
 
+def readable(repository: Repository, parts: Sequence[str]) -> Backup:
+    """The same, when all of it but the content of the jail's files was read, and slurmctld here would read the state.
+
+    Raises CannotGoOnError.
+    """
+    backup = chosen(repository, parts)
+    unreadable = f"backup {backup.id} cannot be read; nothing was touched"
+    for part, path in (("state", STAGE), ("database", database.DUMP)):
+        if part in parts:
+            read = repository.run("dump", backup.snapshot(part), str(path), stdout=subprocess.DEVNULL)
+            if not read.ok:
+                raise repository.problem(unreadable, read)
+    if "state" in parts:
+        with tempfile.NamedTemporaryFile(dir=restic.CACHE) as jobs:  # empty where there is none
+            repository.run("dump", backup.snapshot("state"), str(COPIES / state.JOBS), stdout=jobs)
+            state.refuse_unreadable(Path(jobs.name), backup.id, run(["scontrol", "-V"]).stdout)
+    if "jail" in parts:  # else a directory that cannot be read would be put back as an empty one
+        repository.must(unreadable, "stats", "--quiet", backup.snapshot("jail"))
+    return backup
+
+
 def key_files(keys: Path) -> list[Path]:
     """Those of Secrets: in their volumes they are links, beside others to directories."""
     return [file for file in sorted(keys.glob("*/*")) if file.is_file() and not file.name.startswith("..")]
@@ -187,11 +211,11 @@ def prints_of(keys: Path) -> list[str]:
 
 
 def list_backups(log: Log) -> None:
-    """Print all backups as one line of JSON; with `WHAT`, only the one that a restore of these parts would take."""
+    """Print all backups as one line of JSON; with `WHAT`, only the one that a restore of these would take."""
     repository = restic.repository()
     repository.open(make=False, log=log)
     parts = environment("WHAT").split()
-    found = [chosen(repository, parts)] if parts else backups_of(repository.snapshots())
+    found = [readable(repository, parts)] if parts else backups_of(repository.snapshots())
     print(json.dumps([backup.as_data() for backup in found]))
 
 

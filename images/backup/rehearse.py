@@ -22,9 +22,9 @@ from typing import Any, Final
 
 from images.accounting.check_database import Storage, storage_of, with_password
 from images.backup import database, restic, state
-from images.backup.backups import ID_FORMAT
+from images.backup.backups import ID_FORMAT, readable
 from images.backup.restic import STAGE, STATE
-from images.backup.restore import fetch_state, load, readable
+from images.backup.restore import fetch_state, load
 from images.common.command import run
 from images.common.files import Owner, own_tree, write_atomically
 from images.common.log import Log
@@ -184,7 +184,8 @@ def rehearse(log: Log) -> dict[str, Any]:
     """How it has ended. Raises CannotGoOnError where the backup could not be put back, or nothing starts from it."""
     begun, user = time.monotonic(), pwd.getpwnam("slurm")
     owner, repository = (user.pw_uid, user.pw_gid), restic.repository()
-    backup = readable(repository, log)
+    repository.open(make=False, log=log)
+    backup = readable(repository, required_env("WHAT").split())
     log(f"putting backup {backup.id} into daemons of its own")
     storage, daemons = _prepare(json.loads(required_env("FILES")), owner), Daemons(log)
     daemons.start([f"{_PROGRAMS}/munged"], lambda: daemons.answers("munge", "--no-input"))

@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import Final
 
 from images.backup import database, restic, state
-from images.backup.backups import MOST_NAMED, Backup, chosen
+from images.backup.backups import MOST_NAMED, chosen
 from images.backup.database import Database
 from images.backup.restic import CACHE, COPIES, JAIL, STAGE, STATE, Repository, environment
 from images.common import terms
-from images.common.command import run
 from images.common.log import Log
 from images.common.mountinfo import expect_volume
 from images.common.process import CannotGoOnError, program, required_env
@@ -37,31 +36,11 @@ _NOT_TOLD: Final = "\ufffd"
 """In restic's list, instead of a byte that is not UTF-8."""
 
 
-def readable(repository: Repository, log: Log) -> Backup:
-    """The backup that is asked for (`WHAT`, `AT`), when all but the content of the jail's files was read.
-
-    Raises CannotGoOnError, with nothing touched.
-    """
-    parts = required_env("WHAT").split()
+def choose_backup(log: Log) -> None:
+    """Find the backup, which was read before anything was stopped (`backups list`)."""
+    repository, parts = restic.repository(), required_env("WHAT").split()
     repository.open(make=False, log=log)
     backup = chosen(repository, parts)
-    unreadable = f"backup {backup.id} cannot be read; nothing was touched"
-    if "jail" in parts:  # else a directory that cannot be read would be put back as an empty one
-        repository.must(unreadable, "stats", "--quiet", backup.snapshot("jail"))
-    if "state" in parts:
-        with tempfile.TemporaryDirectory(dir=CACHE) as directory:
-            fetch_state(repository, backup.snapshot("state"), Path(directory))
-            state.refuse_unreadable(Path(directory), backup.id, run(["scontrol", "-V"]).stdout)
-    if "database" in parts:
-        read = repository.run("dump", backup.snapshot("database"), database.DUMP, stdout=subprocess.DEVNULL)
-        if not read.ok:
-            raise repository.problem(unreadable, read)
-    return backup
-
-
-def choose_backup(log: Log) -> None:
-    """Find the backup, and see that it can be read before anything is touched."""
-    backup, parts = readable(restic.repository(), log), required_env("WHAT").split()
     restic.hand_over(backup=backup.id, snapshots={part: backup.snapshot(part) for part in parts})
     log(f"restoring {', '.join(parts)} of backup {backup.id}")
 

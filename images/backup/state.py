@@ -68,9 +68,9 @@ def _copy(regular: Path, target: Path) -> bool:
 def _head(jobs: Path) -> tuple[int, int]:
     """Protocol of the Slurm that has written a job_state, and the id that the next job gets by it.
 
-    Zeros where there is none. Raises RefusedError.
+    Zeros where there is none, or nothing in it. Raises RefusedError.
     """
-    if not jobs.is_file():
+    if not jobs.is_file() or not jobs.stat().st_size:
         return 0, 0
     start = jobs.read_bytes()[:64]
     if not start.startswith(_HEADER) or len(start) < len(_HEADER) + _HEAD.size:
@@ -79,9 +79,9 @@ def _head(jobs: Path) -> tuple[int, int]:
     return int(protocol), int(following)
 
 
-def refuse_unreadable(arriving: Path, backup: str, release: str) -> None:
-    """Raise RefusedError where slurmctld would not read the state that arrives. `release`: as `scontrol -V` has it."""
-    protocol, following = _head(arriving / JOBS)
+def refuse_unreadable(jobs: Path, backup: str, release: str) -> None:
+    """Raise RefusedError where slurmctld would not read a backup's job_state. `release`: as `scontrol -V` has it."""
+    protocol, following = _head(jobs)
     year, month = map(int, re.findall(r"\d+", release)[:2])
     if not following:  # ids could not go on above it
         raise RefusedError(f"the state in {backup} has no queue: slurmctld had saved none yet; nothing was touched")

@@ -53,12 +53,6 @@ def test_what_is_replaced_is_saved_as_such_and_no_part_more() -> None:
     assert "affinity" not in copied, "slurmctld is away"
 
 
-def test_a_look_that_refuses_has_touched_nothing() -> None:
-    cluster = Cluster(restore_choose=1)
-    assert failed(cluster, "state", copy=False).hint == "nothing was touched"
-    assert not [item for item in cluster.objects if is_stopped(item)]
-
-
 def test_where_the_restore_fails_nothing_is_started_and_the_same_again_knows_how_many_there_were() -> None:
     cluster = Cluster(restore_state=1)
     assert "`slurmstack restore --what state --at 20261126T020000Z` goes on" in failed(cluster, "state").hint

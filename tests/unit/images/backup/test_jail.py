@@ -10,7 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from images.backup import restic, restore
+from images.backup import backups, restic, restore
 from images.backup.restic import Repository
 from images.common.command import Result
 from images.common.process import CannotGoOnError
@@ -31,16 +31,10 @@ class Damaged(Repository):
         return [{"id": "1", "tags": ["slurmstack", f"backup={ID}", "part=jail", "parts=jail"]}]
 
 
-def test_a_backup_of_the_jail_that_cannot_be_read_is_refused_before_anything_is_touched(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("WHAT", "jail")
-    monkeypatch.setattr(restic, "repository", Damaged)
-    handed_over = Mock()
-    monkeypatch.setattr(restic, "hand_over", handed_over)
+def test_a_backup_of_the_jail_that_cannot_be_read_is_none_to_restore(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AT", raising=False)
     with pytest.raises(CannotGoOnError, match=f"{ID} cannot be read; nothing was touched: Fatal: error walking"):
-        restore.choose_backup(Mock())
-    assert not handed_over.called
+        backups.readable(Damaged(), ["jail"])
 
 
 def test_what_is_excluded_now_and_what_is_in_the_place_of_a_file_are_left_alone(

@@ -71,16 +71,17 @@ def test_what_was_there_goes_and_the_agent_s_files_stay(tmp_path: Path) -> None:
 
 def test_the_state_of_a_newer_slurm_or_none_at_all_is_not_put_under_this_one(tmp_path: Path) -> None:
     newer = jobs(9).replace(b"\x2a\x00", b"\x2d\x00", 1)
-    (tmp_path / "job_state").write_bytes(newer)
-    state.refuse_unreadable(tmp_path, "backup", "slurm 26.05.5")
+    queue = tmp_path / "job_state"
+    queue.write_bytes(newer)
+    state.refuse_unreadable(queue, "backup", "slurm 26.05.5")
     for content, why in (
         (newer, "of a newer Slurm"),
         (b"\0\0\0\7VERSION" * 9, "does not begin as a job_state"),
-        (jobs(0), "has no queue: slurmctld had saved none yet"),
+        (b"", "has no queue: slurmctld had saved none yet"),
     ):
-        (tmp_path / "job_state").write_bytes(content)
+        queue.write_bytes(content)
         with pytest.raises(RefusedError, match=why):
-            state.refuse_unreadable(tmp_path, "backup", "slurm 24.11.5")
+            state.refuse_unreadable(queue, "backup", "slurm 24.11.5")
 
 
 @pytest.mark.parametrize("other", ["job_state.old", "job_state.new"])
