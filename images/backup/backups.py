@@ -191,7 +191,7 @@ def readable(repository: Repository, parts: Sequence[str]) -> Backup:
     if "state" in parts:
         with tempfile.NamedTemporaryFile(dir=restic.CACHE) as jobs:  # empty where there is none
             repository.run("dump", backup.snapshot("state"), str(COPIES / state.JOBS), stdout=jobs)
-            state.refuse_unreadable(Path(jobs.name), backup.id, run(["scontrol", "-V"]).stdout)
+            state.refuse_unreadable(Path(jobs.name), backup.id, run(["/usr/sbin/slurmctld", "-V"]).stdout)
     if "jail" in parts:  # else a directory that cannot be read would be put back as an empty one
         repository.must(unreadable, "stats", "--quiet", backup.snapshot("jail"))
     return backup

@@ -80,9 +80,11 @@ def _head(jobs: Path) -> tuple[int, int]:
 
 
 def refuse_unreadable(jobs: Path, backup: str, release: str) -> None:
-    """Raise RefusedError where slurmctld would not read a backup's job_state. `release`: as `scontrol -V` has it."""
+    """Raise RefusedError where slurmctld would not read a backup's job_state. `release`: as `slurmctld -V` has it."""
     protocol, following = _head(jobs)
-    year, month = map(int, re.findall(r"\d+", release)[:2])
+    if not (found := re.search(r"(\d+)\.(\d+)", release)):
+        raise CannotGoOnError(f"slurmctld of this image does not say its release: {release!r}")
+    year, month = int(found[1]), int(found[2])
     if not following:  # ids could not go on above it
         raise RefusedError(f"the state in {backup} has no queue: slurmctld had saved none yet; nothing was touched")
     if protocol >> 8 > _PROTOCOL_OF_24_05 + 2 * (year - 24) + (month > 5):
