@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -53,24 +54,22 @@ def queue(sandbox: AccountingSandbox) -> dict[int, str]:
     return {int(line.split()[0]): line.split()[1] for line in lines}
 
 
-class Load:
-    """Submits jobs, one after the other, until it is stopped."""
+@contextmanager
+def load(sandbox: AccountingSandbox) -> Iterator[list[int]]:
+    """Jobs that are submitted, one after the other, until it ends."""
+    jobs, stop = list[int](), threading.Event()
 
-    def __init__(self, sandbox: AccountingSandbox) -> None:
-        self._sandbox = sandbox
-        self._stop = threading.Event()
-        self.jobs: list[int] = []
-        self._thread = threading.Thread(target=self._submit)
-        self._thread.start()
+    def submit_all() -> None:
+        while not stop.is_set():
+            jobs.append(submit(sandbox))
 
-    def _submit(self) -> None:
-        while not self._stop.is_set():
-            self.jobs.append(submit(self._sandbox))
-
-    def stop(self) -> list[int]:
-        self._stop.set()
-        self._thread.join()
-        return self.jobs
+    thread = threading.Thread(target=submit_all)
+    thread.start()
+    try:
+        yield jobs
+    finally:
+        stop.set()
+        thread.join()
 
 
 def stop_daemons(sandbox: AccountingSandbox) -> None:
@@ -92,12 +91,11 @@ def test_what_was_saved_under_load_comes_back_in_an_empty_cluster(
     first = own_cluster(slurm_version, workers=1, kind=AccountingSandbox)
     held = submit(first, "--hold", "--job-name=held", wrap="echo kept > /tmp/kept")
     saved_by_slurmctld()
-    load = Load(first)
-    wait_until(lambda: len(load.jobs) > 5, "some jobs")
-    backups = BackupPod(first, store, tmp_path / "jail", prefix=tmp_path.name)
-    before = load.jobs[-1]
-    saved = backups.save(LARGEST_FILE=str(2**32))
-    jobs = load.stop()
+    with load(first) as jobs:
+        wait_until(lambda: len(jobs) > 5, "some jobs")
+        backups = BackupPod(first, store, tmp_path / "jail", prefix=tmp_path.name)
+        before = jobs[-1]
+        saved = backups.save(LARGEST_FILE=str(2**32))
     assert jobs[-1] > before, "jobs came during the backup"
     (listed,) = [found for found in backups.list() if found["id"] == saved]
     assert listed["complete"]
