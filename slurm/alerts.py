@@ -167,7 +167,7 @@ ALERTS: Final = (
         "The last backup that was due has failed, or none is made since a restore that was not finished",
     ),
     Alert(
-        # `slurmstack backup rehearse` writes the time into the CronJob that its Jobs are made from (cli/backup).
+        # `slurmstack backup rehearse` writes the time into the CronJob of `backup list` (cli/commands/backup.py).
         "BackupUnrehearsed",
         f"time() - ({_backup('status_last_successful_time', BACKUPS)} or on (namespace, cronjob) "
         f"{_backup('created', BACKUPS)}) > {30 * 86_400}",

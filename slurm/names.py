@@ -82,6 +82,9 @@ BACKUPS = "backups"
 RESTORE = "restore"
 """The same for `slurmstack restore`."""
 
+REHEARSE = "rehearse"
+"""The same for `slurmstack backup rehearse` and `upgrade rehearse`."""
+
 EXPORTER = "exporter"
 """Name of the exporter's Deployment and of its Service."""
 

@@ -49,11 +49,11 @@ CAPABILITIES: Final[Mapping[str, tuple[str, ...]]] = {
     # the machine beyond the container's mounts, and these volumes are mounted read-only anyway.
     "backup-state": ("DAC_OVERRIDE",),
     "backup-jail": ("DAC_OVERRIDE", *_NO_LINKS),
-    "restore-look": _OWN_FILES,
+    "rehearse": (*_OWN_FILES, *_BECOME_ANOTHER, "KILL"),
     "restore-state": _OWN_FILES,
     "restore-jail": (*_OWN_FILES, "FSETID", "SETFCAP", *_NO_LINKS),
 }
 """By container. slurmctld and the configuration agent act on each other's files and processes."""
 
-TEMPORARY: Final = ("config-agent", "slurmdbd", "mariadbd", "check-database", "policy")
+TEMPORARY: Final = ("config-agent", "slurmdbd", "mariadbd", "check-database", "policy", "rehearse")
 """Containers that need a /tmp; the root file systems of these are read-only."""

@@ -25,10 +25,12 @@ SILENCE = 300
 """Seconds for which the API server may fail to answer, in hours of a Job."""
 
 
-class JobFailed(Failure):
-    """A container of the Job has failed; those behind it have not begun. Without one: none has begun at all."""
+JAIL_COPY = "backup-jail"
+"""The container of a backup that saves the jail."""
 
-    container = ""
+
+class NotBegun(Failure):
+    """No container of the Job has begun."""
 
 
 class How(TypedDict, total=False):
@@ -40,10 +42,12 @@ class How(TypedDict, total=False):
     """For all of its containers."""
     arguments: Sequence[str]
     """Of its last container's program, instead of those that it has."""
-    only: Collection[str]
-    """The containers that run; default: all."""
+    without: Collection[str]
+    """Containers that do not run. By their names: the CronJob may be of an older version than this command."""
     anywhere: bool
     """Not where slurmctld runs, which does not run now."""
+    image: str
+    """Of its containers, instead of that of the cluster's release."""
 
 
 def run_job(kubectl: Kubectl, namespace: str, template: str, report: Report, **how: Unpack[How]) -> str:
@@ -64,21 +68,13 @@ def make_job(kubectl: Kubectl, namespace: str, template: str, **how: Unpack[How]
     found = kubectl.items("cronjob", template, "-n", namespace)
     if not found:
         raise Failure(
-            "this cluster has no backups",
+            "this cluster has no backups, or they are of an older version of slurmstack",
             hint="write slurmstack:backup into the stack file (docs/backups.md), then `slurmstack up`",
             code=USAGE,
         )
-    document = _job(found[0], **how)
-    volumes = document["spec"]["template"]["spec"]["volumes"]
-    (secret,) = [item["secret"]["secretName"] for item in volumes if item["name"] == "repository"]
-    if not kubectl.items("secret", secret, "-n", namespace):
-        raise Failure(
-            f"backup.credentials_secret: there is no Secret {secret} in the namespace {namespace}",
-            hint="make it with access-key-id, secret-access-key and password; docs/backups.md has the command",
-        )
     if name := how.get("name"):
         kubectl.run("delete", "job", name, "-n", namespace, "--ignore-not-found", "--cascade=foreground")
-    return _make(kubectl, namespace, document)
+    return _make(kubectl, namespace, _job(found[0], **how))
 
 
 def run_document(kubectl: Kubectl, namespace: str, document: dict[str, Any], report: Report) -> str:
@@ -117,14 +113,15 @@ def statuses(pod: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _job(template: Mapping[str, Any], **how: Unpack[How]) -> dict[str, Any]:
-    env, only = how.get("env", {}), how.get("only", ())
+    env = how.get("env", {})
     made: dict[str, Any] = copy.deepcopy(template["spec"]["jobTemplate"])
     pod = made["spec"]["template"]["spec"]
     containers = [*pod.get("initContainers", []), *pod["containers"]]
-    chosen = [container for container in containers if not only or container["name"] in only]
+    chosen = [container for container in containers if container["name"] not in how.get("without", ())]
     for container in chosen:
         known = [item for item in container.get("env", []) if item["name"] not in env]
         container["env"] = [*known, *({"name": key, "value": value} for key, value in env.items())]
+        container["image"] = how.get("image") or container["image"]
     if arguments := how.get("arguments"):
         chosen[-1]["command"] = [*chosen[-1]["command"][:-1], *arguments]
     pod["initContainers"], pod["containers"] = chosen[:-1], chosen[-1:]
@@ -134,11 +131,11 @@ def _job(template: Mapping[str, Any], **how: Unpack[How]) -> dict[str, Any]:
     if how.get("anywhere"):
         pod.pop("affinity", None)
     moment = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
-    name = how.get("name") or f"{template['metadata']['name']}-{moment}"
-    labels = (made.get("metadata") or {}).get("labels", {})
-    return {
-        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "labels": labels}, "spec": made["spec"],
-    }  # fmt: skip
+    metadata = {
+        "name": how.get("name") or f"{template['metadata']['name']}-{moment}",
+        "labels": (made.get("metadata") or {}).get("labels", {}),
+    }
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": made["spec"]}
 
 
 def follow_job(kubectl: Kubectl, namespace: str, name: str, report: Report) -> str:
@@ -155,7 +152,7 @@ def follow_job(kubectl: Kubectl, namespace: str, name: str, report: Report) -> s
                 pods = kubectl.items("pod", *place, "-l", f"job-name={name}")
                 found = [status for pod in pods for status in statuses(pod)]
                 has_begun = has_begun or any("waiting" not in status.get("state", {}) for status in found)
-                complaint = "" if has_begun else complaint_of(kubectl, namespace, name)
+                complaint = "" if has_begun else _complaint_of(kubectl, namespace, name)
                 heard = time.monotonic()
             except Failure as failure:
                 if time.monotonic() - heard > SILENCE:
@@ -175,27 +172,25 @@ def follow_job(kubectl: Kubectl, namespace: str, name: str, report: Report) -> s
                 raise Failure(f"the job {name} failed: {told[0].get('message') or told[0].get('reason')}")
             if complaint and time.monotonic() - begun > STUCK:
                 kubectl.run("delete", "job", name, *place, "--ignore-not-found", "--cascade=foreground")
-                raise JobFailed(f"the pod of {name} did not start: {complaint}")
+                raise NotBegun(f"the pod of {name} did not start: {complaint}")
             running = [str(status["name"]) for status in found if "running" in status.get("state", {})]
             step.progress(0, 0, *running[:1] or [complaint or "its pod starts"])
             time.sleep(POLL)
 
 
-def complaint_of(kubectl: Kubectl, namespace: str, owner: str) -> str:
-    """What Kubernetes complains about, of an owner's pod that does not run: its machine, its volumes, its image."""
+def _complaint_of(kubectl: Kubectl, namespace: str, job: str) -> str:
+    """What Kubernetes complains about, of a Job's pod that does not run: its machine, its volumes, its image."""
     warnings = kubectl.items("event", "-n", namespace, "--field-selector=type=Warning")
-    said = [str(item.get("message")) for item in warnings if item["involvedObject"]["name"].startswith(owner)]
+    said = [str(item.get("message")) for item in warnings if item["involvedObject"]["name"].startswith(job)]
     return said[-1] if said else ""
 
 
 def _refuse_failed(status: Mapping[str, Any]) -> None:
-    """Raise JobFailed where a container has, with the errors among its last words."""
+    """Raise Failure where a container has failed, with the errors among its last words."""
     ended = status.get("state", {}).get("terminated", {"exitCode": 0})
     if ended.get("exitCode") == 0:
         return
     told = str(ended.get("message") or f"ended with {ended.get('exitCode')} ({ended.get('reason')})")
     errors = [line.partition(": error: ")[2] for line in told.splitlines() if ": error: " in line]
     said = "\n".join(errors) or told.strip().splitlines()[-1]
-    failure = JobFailed(f"{status['name']}: {said}", hint=hint_after(said, ""))
-    failure.container = status["name"]
-    raise failure
+    raise Failure(f"{status['name']}: {said}", hint=hint_after(said, ""))

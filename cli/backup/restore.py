@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from cli.backup.jobs import JobFailed, answer_in, follow_job, make_job, run_job, running_jobs
-from cli.backup.workloads import STARTING, Workloads
+from cli.backup.jobs import JAIL_COPY, POLL, NotBegun, answer_in, follow_job, make_job, run_job, running_jobs
 from cli.change.in_place import PUT_BACK
 from cli.change.owner import REPLICAS_BEFORE, RESTORING, Note, is_stopped, note_of, refuse_half_restored
-from cli.errors import FAILED, INTERRUPTED, USAGE, Failure, Refused
-from cli.kubectl.client import FIELD_MANAGER, Kubectl, component_of
+from cli.errors import INTERRUPTED, USAGE, Failure, Refused
+from cli.kubectl.client import FIELD_MANAGER, Kubectl, annotations_of, component_of, in_controller
 from local.report import Report
 from slurm.names import ACCOUNTING, BACKUP, BACKUPS, CONTROLLER, ELASTIC, LOGIN, RESTORE, WORKER
 
@@ -24,13 +25,18 @@ _STOPPED = {
 `elastic` next, which would make pods in the place of those that end. slurmctld takes the cluster's id from the
 database, and so starts anew with that, too."""
 
-_BY_DATABASE = ("restore-look", "restore-database", "restore-state")
-RESTORED_BY = {"state": _BY_DATABASE, "database": _BY_DATABASE, "jail": ("restore-jail", "users")}
-"""Part -> containers of a restore that put it back. The state's job ids go on above those of accounting; slurmctld
-takes the cluster's id from the database; accounts in the jail are those of the stack file."""
+_STARTING = (ACCOUNTING, CONTROLLER, WORKER, LOGIN, ELASTIC)
 
-_LOOKING = frozenset({"", "restore-choose", "restore-look"})
-"""Containers of a restore that replace nothing; and where none has begun."""
+_OF_SLURM = ("restore-look", "restore-database", "restore-state")
+_OF_JAIL = ("restore-jail", "users")
+"""Containers of a restore. Accounts in the jail are those of the stack file."""
+
+_GRACE = 10
+"""Seconds for pods of workers and login nodes to end. Their jobs have no slurmctld to report to."""
+
+_STOP_SECONDS = 600.0
+_START_SECONDS = 4 * 3600.0
+"""As in components/accounting.py: slurmdbd converts a database of an older Slurm first."""
 
 
 def parts_of(what: Sequence[str], *, accounting: bool) -> list[str]:
@@ -45,11 +51,11 @@ def parts_of(what: Sequence[str], *, accounting: bool) -> list[str]:
     return [part for part in PARTS if (everything or part in wanted) and (part != "database" or accounting)]
 
 
-def chosen(kubectl: Kubectl, namespace: str, parts: Sequence[str], at: str, report: Report) -> dict[str, Any]:
-    """The backup that a restore would take. Raises Failure."""
+def chosen(kubectl: Kubectl, namespace: str, parts: Sequence[str], at: str, report: Report) -> str:
+    """The id of the backup that a restore would take, which was read. Raises Failure."""
     told = {"WHAT": " ".join(parts), "AT": at}
     (found,) = answer_in(run_job(kubectl, namespace, BACKUPS, report, env=told))
-    return dict(found)
+    return str(found["id"])
 
 
 def _refuse_running(kubectl: Kubectl, namespace: str) -> None:
@@ -77,6 +83,11 @@ def forget_restore(kubectl: Kubectl, namespace: str, objects: Iterable[Mapping[s
             kubectl.run("annotate", workload, "-n", namespace, *away, f"--field-manager={FIELD_MANAGER}")
 
 
+def _replicas_of(item: Mapping[str, Any]) -> int:
+    """How many pods a workload has, or had before it was stopped."""
+    return int(item["spec"].get("replicas", 1)) or int(annotations_of(item).get(REPLICAS_BEFORE) or 0)
+
+
 class Restoring:
     """One restore in one cluster. Interrupted before all is put back, the same again goes on; afterwards an apply does.
 
@@ -88,7 +99,6 @@ class Restoring:
         self._namespace = namespace
         self._parts = parts
         self._components = list(dict.fromkeys(component for part in parts for component in _STOPPED[part]))
-        self._workloads = Workloads(kubectl, namespace)
         self._report = report
 
     def run(self, backup: str, *, copy: bool, start: bool = True) -> str:
@@ -98,7 +108,7 @@ class Restoring:
         the next apply does, which may have an older release of Slurm.
         """
         _refuse_running(self._kubectl, self._namespace)
-        there = self._workloads.objects()
+        there = self._workloads()
         was_stopped = any(map(is_stopped, there))
         before = note_of(there) if was_stopped else None
         self._refuse_less(there, before)
@@ -121,11 +131,11 @@ class Restoring:
             said = self._put_back(backup)
             self._annotate({PUT_BACK: backup, RESTORING: None})
         except BaseException as error:
-            has_only_looked = isinstance(error, JobFailed) and error.container in _LOOKING
-            if was_stopped or (is_putting and not has_only_looked):
+            if was_stopped or (is_putting and not isinstance(error, NotBegun)):
                 hint = goes_on
-            else:
-                self._undo(note, goes_on)
+            else:  # nothing was put back; what is accepted from now on, the next restore has to save
+                self._annotate({RESTORING: note.written()})
+                self._start()
             if isinstance(error, Failure):
                 error.hint = error.hint or hint
             if not isinstance(error, KeyboardInterrupt):
@@ -138,54 +148,56 @@ class Restoring:
 
     def _stop(self, note: Note) -> None:
         """Let no backup begin, and nothing write to what is put back. Raises Failure."""
-        self._suspend(True)
+        self._patch("cronjob", BACKUP, {"spec": {"suspend": True}})
         self._refuse_backup()
         self._annotate({RESTORING: note.written()})
         with self._report.step("Stopping " + ", ".join(self._components)):
-            self._workloads.stop(self._components)
+            there = self._workloads()
+            for component in self._components:
+                for item in there:
+                    if component_of(item) == component and (replicas := _replicas_of(item)):
+                        self._scale(item, 0, note=str(replicas))
+                self._end_pods(component)
         self._refuse_backup()  # which has begun meanwhile: it would save what is put back by half
 
     def _save(self, parts: Sequence[str]) -> None:
         """A backup of what is replaced, which no retention takes away."""
         saved = ["state", *(part for part in parts if part != "state")]  # its container opens the repository
-        told, containers = {"KIND": "before-restore", "PARTS": " ".join(saved)}, {f"backup-{part}" for part in saved}
-        anywhere = CONTROLLER in self._components
-        run_job(self._kubectl, self._namespace, BACKUP, self._report, env=told, only=containers, anywhere=anywhere)
+        told, anywhere = {"KIND": "before-restore", "PARTS": " ".join(saved)}, CONTROLLER in self._components
+        without = () if "jail" in saved else (JAIL_COPY,)
+        run_job(self._kubectl, self._namespace, BACKUP, self._report, env=told, without=without, anywhere=anywhere)
 
     def _put_back(self, backup: str) -> str:
         told = {"WHAT": " ".join(self._parts), "AT": backup}
-        only = {"restore-choose", *(name for part in self._parts for name in RESTORED_BY[part])}
-        make_job(self._kubectl, self._namespace, RESTORE, name=RESTORE, env=told, only=only)
+        without = [*(() if "jail" in self._parts else _OF_JAIL), *(_OF_SLURM if {*self._parts} == {"jail"} else ())]
+        make_job(self._kubectl, self._namespace, RESTORE, name=RESTORE, env=told, without=without)
         return follow_job(self._kubectl, self._namespace, RESTORE, self._report)
 
-    def _undo(self, note: Note, goes_on: str) -> None:
-        """Start what was stopped; nothing was put back. What is accepted from now on, the next restore has to save."""
-        try:
-            self._annotate({RESTORING: note.written()})
-            self._start()
-        except Failure as failure:
-            failure.hint = failure.hint or goes_on
-            raise
-
     def _start(self) -> None:
-        """Start what is stopped, and the schedule. Raises Failure."""
-        self._workloads.start(self._components)
-        self._suspend(False)
+        """Let all that is stopped have as many pods as it had, and the schedule go on. Raises Failure."""
+        there = self._workloads()
+        for component in (each for each in _STARTING if each in self._components):
+            for item in there:
+                if component_of(item) == component and is_stopped(item):
+                    self._scale(item, _replicas_of(item), note=None)
+        self._patch("cronjob", BACKUP, {"spec": {"suspend": False}})
         self._annotate({PUT_BACK: None, RESTORING: None})
 
     def _start_and_wait(self) -> None:
-        """All is put back, and it is to be seen that slurmctld has it."""
-        with self._report.step("Starting " + ", ".join(part for part in STARTING if part in self._components)) as step:
-            try:
-                self._start()
-                if CONTROLLER in self._components:
-                    self._workloads.wait_for_slurmctld(self._components, step)
-            except (Failure, KeyboardInterrupt) as error:
-                raise Failure(
-                    str(error) or "interrupted while it was started",
-                    hint=getattr(error, "hint", "") or "all is put back: `slurmstack up` starts what is still stopped",
-                    code=FAILED if isinstance(error, Failure) else INTERRUPTED,
-                ) from None
+        """All is put back, and it is to be seen that slurmctld has it, which answers after slurmdbd."""
+        what = ", ".join(part for part in _STARTING if part in self._components)
+        with self._report.step(
+            f"All is put back (`slurmstack up` starts it, if this is cut short). Starting {what}"
+        ) as step:
+            self._start()
+            until, ping = time.monotonic() + _START_SECONDS, ("scontrol", "ping")
+            while (
+                CONTROLLER in self._components and in_controller(self._kubectl, self._namespace, *ping).returncode != 0
+            ):
+                if time.monotonic() > until:
+                    raise Failure(f"slurmctld did not answer within {_START_SECONDS / 3600:g} hours")
+                step.progress(0, 0, f"waiting for slurmctld (`slurmstack logs {CONTROLLER}` says for what it waits)")
+                time.sleep(POLL)
 
     def _refuse_less(self, there: Sequence[Mapping[str, Any]], before: Note | None) -> None:
         """Raise Refused where this would start what lives from what another one has half restored, or has stopped."""
@@ -206,8 +218,35 @@ class Restoring:
         for name in running_jobs(self._kubectl, self._namespace):
             raise Failure(f"the job {name} runs", hint="wait for its end, or delete it")
 
-    def _annotate(self, notes: Mapping[str, str | None]) -> None:
-        self._workloads.patch("statefulset", CONTROLLER, {"metadata": {"annotations": notes}})
+    # --- The cluster ----------------------------------------------------------------------------------------------
 
-    def _suspend(self, suspended: bool) -> None:
-        self._workloads.patch("cronjob", BACKUP, {"spec": {"suspend": suspended}})
+    def _workloads(self) -> list[dict[str, Any]]:
+        return self._kubectl.items("statefulset,deployment", "-n", self._namespace)
+
+    def _patch(self, kind: str, name: str, change: Mapping[str, Any]) -> None:
+        ours = (f"--field-manager={FIELD_MANAGER}", "--type=merge", "-p", json.dumps(change))
+        self._kubectl.run("patch", kind, name, "-n", self._namespace, *ours)
+
+    def _annotate(self, notes: Mapping[str, str | None]) -> None:
+        self._patch("statefulset", CONTROLLER, {"metadata": {"annotations": notes}})
+
+    def _scale(self, item: Mapping[str, Any], replicas: int, *, note: str | None) -> None:
+        told = {"metadata": {"annotations": {REPLICAS_BEFORE: note}}, "spec": {"replicas": replicas}}
+        self._patch(item["kind"].lower(), item["metadata"]["name"], told)
+
+    def _end_pods(self, component: str) -> None:
+        """Wait until its pods are gone."""
+        which = ("-n", self._namespace, "-l", f"app.kubernetes.io/component={component}")
+        if component in {WORKER, LOGIN}:
+            soon = (f"--grace-period={_GRACE}", "--wait=false", "--ignore-not-found")
+            self._kubectl.run("delete", "pod", *which, *soon)
+        until = time.monotonic() + _STOP_SECONDS
+        while pods := self._kubectl.items("pod", *which):
+            if time.monotonic() > until:
+                names = ", ".join(str(pod["metadata"]["name"]) for pod in pods[:5])
+                raise Failure(
+                    f"{names} did not end within {_STOP_SECONDS:g} s",
+                    hint="where its machine is gone for good: "
+                    f"kubectl delete pod --force -n {self._namespace} NAME, then this again",
+                )
+            time.sleep(POLL)

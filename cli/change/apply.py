@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 
-from cli.backup.jobs import run_job
+from cli.backup.jobs import JAIL_COPY, run_job
 from cli.change.destroy import unmark
 from cli.change.in_place import image_of, release_of
 from cli.change.lock import Lock
@@ -163,9 +163,9 @@ def save_first(kubectl: Kubectl, planned: Plan, report: Report) -> str:
     if database and not _gets_another(planned, _SLURMDBD):
         return ""
     parts = ["state", *(["database"] if database else [])]
-    told, only = {"KIND": BEFORE_UPGRADE, "PARTS": " ".join(parts)}, {f"backup-{part}" for part in parts}
+    told = {"KIND": BEFORE_UPGRADE, "PARTS": " ".join(parts)}
     try:
-        said = run_job(kubectl, planned.namespace, BACKUP, report, env=told, only=only)
+        said = run_job(kubectl, planned.namespace, BACKUP, report, env=told, without={JAIL_COPY})
     except Failure as failure:
         raise Failure(
             f"no backup could be made before the upgrade, and nothing was touched: {failure}",

@@ -36,18 +36,13 @@ PROCESS = "slurmstack/process"
 POLL = 0.5
 """Seconds between two looks at a lease that somebody else holds."""
 
-Work = Literal["up", "destroy", "restore", "rehearse", "rotate", "jail remove"]
+Work = Literal["up", "destroy", "restore", "rotate", "jail remove"]
 
 
 @contextmanager
-def held(
-    kubectl: Kubectl, namespace: str, work: Work, report: Report, *, timeout: float = 900, lease: str = LEASE
-) -> Iterator[Lock]:
-    """The cluster's lock. Raises Failure if others hold it for `timeout` seconds.
-
-    `lease`: another one, for work that changes nothing of the cluster and may be done once at a time.
-    """
-    lock = Lock(kubectl, namespace, work, report, timeout, lease=lease)
+def held(kubectl: Kubectl, namespace: str, work: Work, report: Report, *, timeout: float = 900) -> Iterator[Lock]:
+    """The cluster's lock. Raises Failure if others hold it for `timeout` seconds."""
+    lock = Lock(kubectl, namespace, work, report, timeout)
     with _interruptible():
         try:
             lock.take()
@@ -82,10 +77,8 @@ def _interruptible() -> Iterator[None]:
 class Lock:
     """The right to change a cluster."""
 
-    def __init__(
-        self, kubectl: Kubectl, namespace: str, work: Work, report: Report, timeout: float, *, lease: str = LEASE
-    ) -> None:
-        self._kubectl, self._namespace, self._name = kubectl, namespace, lease
+    def __init__(self, kubectl: Kubectl, namespace: str, work: Work, report: Report, timeout: float) -> None:
+        self._kubectl, self._namespace, self._name = kubectl, namespace, LEASE
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._work, self._report, self._timeout = work, report, timeout
         self._held: dict[str, Any] = {}

@@ -5,27 +5,28 @@ from __future__ import annotations
 import json
 import re
 import sys
+from datetime import UTC, datetime
 from typing import Annotated, Any, get_args
 
 import typer
 
 from cli.access.reach import reach, whereabouts
-from cli.backup.jobs import answer_in, follow_job, make_job, run_job
-from cli.backup.rehearse import Rehearsal
+from cli.backup.jobs import answer_in, run_job
 from cli.backup.restore import Restoring, chosen, parts_of, refuse_restoring
-from cli.backup.verdict import text
 from cli.change.destroy import running_jobs
 from cli.change.lock import held
 from cli.change.owner import applied_by, require_own
 from cli.commands.local import ensure_local_images
 from cli.commands.options import ConfigOption, JsonOption, option, refuse_unless_agreed
-from cli.errors import FAILED, INTERRUPTED, USAGE, Failure, Refused
-from cli.kubectl.client import OWNERS, Kubectl
+from cli.errors import FAILED, USAGE, Failure, Refused
+from cli.kubectl.client import FIELD_MANAGER, OWNERS, Kubectl
 from cli.stack import Stack, open_stack
-from config import load_config
+from config import ClusterConfig, load_config
 from config.sections.slurm import Slurm
-from local.report import PlainReport
-from slurm.names import BACKUP, BACKUPS, obstacle
+from local.report import PlainReport, Report, duration_text
+from slurm.conf import FILES, JOB_SUBMIT, PMIX, render
+from slurm.images import DEFAULT_REGISTRY, image_reference, image_tags
+from slurm.names import BACKUP, BACKUPS, REHEARSE, obstacle
 
 app = typer.Typer()
 
@@ -54,22 +55,14 @@ def _opened(config: Any) -> tuple[Stack, Kubectl, str, PlainReport]:
 
 @app.command()
 def now(config: ConfigOption = None) -> None:
-    """Make a backup now, and wait for its end.
+    """Make a backup now, and wait for its end. Interrupted, it ends, and what it has saved stays.
 
-    The first one makes the repository. It goes on if this is interrupted. The schedule stays as it is.
+    The first one makes the repository. The schedule stays as it is.
     """
     _, kubectl, namespace, report = _opened(config)
     refuse_restoring(kubectl, namespace)
-    made = make_job(kubectl, namespace, BACKUP, env={"KIND": "manual"})
-    try:
-        written = follow_job(kubectl, namespace, made, report)
-    except KeyboardInterrupt:
-        raise Failure(
-            f"interrupted, but the job {made} goes on in the cluster",
-            hint="`slurmstack backup list` shows it when it has ended; the same command again makes another one",
-            code=INTERRUPTED,
-        ) from None
-    named = re.search(r"\bbackup (\d{8}T\d{6}Z):", written)  # images/backup/save.py says which one it makes
+    written = run_job(kubectl, namespace, BACKUP, report, env={"KIND": "manual"})
+    named = re.search(r"\bbackup (\d{8}T\d{6}Z):", written)  # images/backup/backups.py says which one it makes
     typer.echo(f"the backup {named[1] + ' ' if named else ''}is made; `slurmstack backup list` shows it")
 
 
@@ -132,42 +125,60 @@ AtOption = Annotated[
 
 
 @app.command()
-def rehearse(
-    config: ConfigOption = None,
-    *,
-    at: AtOption = "",
-    jail: Annotated[bool, typer.Option("--with-jail/--without-jail", help="Put the jail back, too.")] = True,
-    as_json: JsonOption = False,
-) -> None:
-    """Put a backup back into a cluster that is thrown away, start it, compare, and remove it. Users notice nothing.
+def rehearse(config: ConfigOption = None, *, at: AtOption = "", as_json: JsonOption = False) -> None:
+    """Put queue and records of a backup into a Slurm that is thrown away, start it, and compare. Users notice nothing.
 
-    It is in the namespace NAMESPACE-rehearsal, with volumes, a database and keys of its own: there must be room for
-    them. It has no workers, its partitions are down, and it makes no backups: no job starts, nobody is written to. It
-    is removed in any case; what one that was killed has left the next one removes.
+    A Job in the cluster has a MariaDB, a slurmdbd and a slurmctld of its own, with keys of its own and no volume of the
+    cluster; the database takes room on the disk of its machine. No job starts in it.
 
-    Compared are the queue with accounting, the last records with what slurmdbd answers, what the jail's files hold.
-    Exit status: 0; 1 if the backup is not as it was, or could not be put back. `backup list` shows when one has
-    ended well; the alert BackupUnrehearsed fires where none has for 30 days.
+    Compared are the queue with accounting, and records, associations and users with what slurmdbd answers. Of the jail
+    only directories are read; `backup verify` reads what files hold. Exit status: 0; 1 if the backup is not as it was,
+    or could not be put back. `backup list` shows when one has ended well; the alert BackupUnrehearsed fires where none
+    has for 30 days.
 
     Examples:
       slurmstack backup rehearse
 
-      slurmstack backup rehearse --at 2026-11-26 --without-jail
+      slurmstack backup rehearse --at 2026-11-26
     """
-    carry_out_rehearsal(open_stack(config), at=at, jail=jail, as_json=as_json)
+    stack, kubectl, namespace, report = _opened(config)
+    if _rehearse(kubectl, stack.config, at, report, as_json=as_json):
+        # Where `backup list` and kube-state-metrics see it: no Job has this CronJob for an owner, which writes it else.
+        done = {"status": {"lastSuccessfulTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}}
+        ours = ("-n", namespace, f"--field-manager={FIELD_MANAGER}", "--type=merge", "-p", json.dumps(done))
+        kubectl.run("patch", "cronjob", BACKUPS, "--subresource=status", *ours)
+        return
+    raise typer.Exit(FAILED)
 
 
-def carry_out_rehearsal(
-    stack: Stack, *, at: str, jail: bool, as_json: bool, version: str | None = None, tag: str = ""
-) -> None:
-    """Rehearse, and tell how it ended. `version`: another release of Slurm, with images of this tag."""
-    report = PlainReport(sys.stderr)
-    rehearsal = Rehearsal(reach(stack), stack, report, version=version, tag=tag)
-    ensure_local_images(report, load_config(rehearsal.sections))
-    outcome = rehearsal.run(at=at, jail=jail)
-    typer.echo(json.dumps(outcome.as_data(), indent=1) if as_json else text(outcome))
-    if outcome.problems:
-        raise typer.Exit(FAILED)
+_READ = {*FILES, PMIX, JOB_SUBMIT} - {"plugstack.conf"}
+"""Files that slurmctld reads in a rehearsal; the plugin of the last is in other images."""
+
+
+def _rehearse(
+    kubectl: Kubectl, config: ClusterConfig, at: str, report: Report, *, as_json: bool, image: str = ""
+) -> bool:
+    """Rehearse a backup under the release of this configuration, and tell how it ended; whether all is as it was.
+
+    `image`: that of another release than the cluster's; then the jail is of no interest. Raises Failure where it could
+    not be tried.
+    """
+    parts = [part for part in parts_of((), accounting=config.accounting.enabled) if part != "jail" or not image]
+    files = {name: text for name, text in render(config).items() if name in _READ}
+    told = {"WHAT": " ".join(parts), "AT": at, "FILES": json.dumps(files)}
+    outcome = answer_in(run_job(kubectl, config.cluster.namespace, REHEARSE, report, env=told, image=image))
+    outcome = {"backup": outcome.pop("backup"), "slurm": config.slurm.version, **outcome}
+    typer.echo(json.dumps(outcome, indent=1) if as_json else _text(outcome))
+    return bool(outcome["ok"])
+
+
+def _text(outcome: dict[str, Any]) -> str:
+    end, took = "is as it was" if outcome["ok"] else "is NOT as it was", dict(outcome["seconds"])
+    lines = [f"backup {outcome['backup']} under Slurm {outcome['slurm']} {end} ({duration_text(took.pop('total'))})"]
+    for part, counted in outcome["found"].items():
+        lines.append(f"  {part:<9} {', '.join(f'{number} {what}' for what, number in counted.items())}")
+    lines += [f"  {name} answered after {duration_text(seconds)}" for name, seconds in took.items()]
+    return "\n".join([*lines, *(f"  problem: {line}" for line in outcome["problems"])])
 
 
 upgrade_app = typer.Typer()
@@ -193,20 +204,30 @@ def rehearse_upgrade(
     ] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Put the last backup back under another Slurm release, in a cluster that is thrown away, and say how long it took.
+    """Put queue and records of the last backup under another Slurm release that is thrown away; say how long it took.
 
-    The jail is left out. All else is as with `slurmstack backup rehearse`, whose help says more. slurmdbd converts the
-    tables of accounting at its first start, which takes hours where there are years of records: the time until it
-    answers is what an upgrade will take on volumes like these. slurmctld reads the queue of the older release.
+    It is as with `slurmstack backup rehearse`, whose help says more. slurmdbd converts the tables of accounting at its
+    first start, which takes hours where there are years of records: the time until it answers is about what an upgrade
+    will take. slurmctld reads the queue of the older release.
 
     The images of that release must be there: `slurmstack images build --slurm-version 26.05`, and `images push`. On the
     local cluster they are built where they are missing.
 
     Exit status: 0; 1 if the backup was not as it was under that release; 2 if no cluster of this one can have it.
     """
-    stack = open_stack(config)
+    stack, report = open_stack(config), PlainReport(sys.stderr)
     _refuse_version(stack.config.slurm.version, version)
-    carry_out_rehearsal(stack, at=at, jail=False, as_json=as_json, version=version, tag=tag)
+    # Tag and digests of the stack file are those of images of the release that runs.
+    images = {key: value for key, value in stack.sections.get("images", {}).items() if key not in {"tag", "digests"}}
+    images |= {"tag": tag} if tag else {}
+    slurm = {**stack.sections.get("slurm", {}), "version": version}
+    other = load_config({**stack.sections, "slurm": slurm, "images": images})
+    kubectl = reach(stack)
+    ensure_local_images(report, other)
+    registry, its_tag = other.images.registry or DEFAULT_REGISTRY, image_tags(version, other.images)["database"]
+    image = image_reference("database", registry=registry, tag=its_tag)
+    if not _rehearse(kubectl, other, at, report, as_json=as_json, image=image):
+        raise typer.Exit(FAILED)
 
 
 def _refuse_version(old: str, new: str) -> None:
@@ -259,7 +280,7 @@ def restore(
     require_own(stack, kubectl)
     parts = parts_of(what or (), accounting=stack.config.accounting.enabled)
     _refuse_applied(kubectl, namespace, suspended=suspended)
-    found = str(chosen(kubectl, namespace, parts, at, report)["id"])
+    found = chosen(kubectl, namespace, parts, at, report)
     jobs = running_jobs(kubectl, namespace) if "state" in parts or "jail" in parts else []
     question = f"{', '.join(parts)} of {whereabouts(stack, kubectl)} will be as in backup {found}"
     question += f"; {len(jobs)} running jobs end" if jobs else ""

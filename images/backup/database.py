@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from images.accounting.check_database import RENDERED, Storage, install_certificates, storage_of
 from images.common.command import run
@@ -76,20 +76,20 @@ class Database:
             sql.append(f"SELECT value FROM {MARKS} WHERE name = '{_JOB_IDS}'")  # noqa: S608
         return max(int(line) for line in self.ask(" UNION ".join(sql)) if line != "NULL")
 
-    def records(self, cluster: str, newest: int) -> dict[str, Any]:
-        """Of jobs: how many records there are, which have no end yet, and which are the last so many."""
-        table = f"{cluster}_job_table"
-        if table not in self.tables():
-            return {"records": 0, "open": [], "newest": []}
-        there = f"FROM `{table}` WHERE deleted = 0"
-        (count,) = self.ask(f"SELECT COUNT(*) {there}")
-        unended = self.ask(f"SELECT id_job, id_array_job, time_submit {there} AND time_end = 0")
-        last = self.ask(f"SELECT id_job {there} ORDER BY job_db_inx DESC LIMIT {newest}")
-        return {
-            "records": int(count),
-            "open": [[int(number) for number in line.split("\t")] for line in unended],
-            "newest": sorted({int(line) for line in last}),
+    def records(self, cluster: str, newest: int) -> dict[str, list[str]]:
+        """What a dump has, before slurmdbd has seen it: how many jobs; those without an end, and the last so many.
+
+        And who has them. Numbers are as the database writes them.
+        """
+        jobs, alive = f"FROM `{cluster}_job_table` WHERE deleted = 0", "WHERE deleted = 0"
+        asked = {
+            "records": f"SELECT COUNT(*) {jobs}",
+            "open": f"SELECT id_job, id_array_job, time_submit {jobs} AND time_end = 0",
+            "newest": f"SELECT id_job {jobs} ORDER BY job_db_inx DESC LIMIT {newest}",
+            "associations": f"SELECT id_assoc FROM `{cluster}_assoc_table` {alive}",  # noqa: S608  our own names
+            "users": f"SELECT name FROM user_table {alive}",  # noqa: S608
         }
+        return {what: self.ask(sql) for what, sql in asked.items()}
 
     def refuse_others(self, cluster: str) -> None:
         """Raise RefusedError where another cluster has its records here: they would be of the backup's time, too."""
@@ -133,10 +133,14 @@ class Database:
             self.ask(f"SET FOREIGN_KEY_CHECKS = 0; DROP TABLE {tables}")
 
 
+def of_slurmdbd() -> Storage:
+    """The database that this pod's slurmdbd.conf names."""
+    return storage_of(RENDERED.read_text(encoding="utf-8"), read_password())
+
+
 @contextmanager
-def opened(log: Log) -> Iterator[Database]:
-    """The database of this pod's slurmdbd.conf; the file with its password goes at the end."""
-    storage = storage_of(RENDERED.read_text(encoding="utf-8"), read_password())
+def opened(storage: Storage, log: Log) -> Iterator[Database]:
+    """The database; the file with its password goes at the end."""
     install_certificates((0, 0), log)
     options = _RUN / "database.cnf"
     with os.fdopen(os.open(options, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:

@@ -1,10 +1,7 @@
-"""restore STEP: puts parts of a backup back. `choose` comes first, then `look`, `database`, `state`, `jail`.
+"""restore STEP: puts parts of a backup back. `choose` comes first, then `state` with the database, and `jail`.
 
 What the stack's daemons would write to is away meanwhile (cli/backup/restore.py). Each step can be done again: one that
 was interrupted is mended by the same restore once more.
-
-In a rehearsal (`REHEARSAL=yes`), in a cluster that is thrown away, each part also tells a line of JSON: what has to be
-known of the backup by `slurmstack backup rehearse`, which compares.
 """
 
 from __future__ import annotations
@@ -17,31 +14,20 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from images.backup import database, settings, state
-from images.backup.backups import ID_FORMAT, backups_of, choose
+from images.backup import database, restic, state
+from images.backup.backups import MOST_NAMED, chosen
 from images.backup.database import Database
-from images.backup.restic import CACHE, Repository, failed_files, is_done_but_for_files
-from images.backup.settings import COPIES, JAIL, STAGE, STATE, environment
+from images.backup.restic import CACHE, COPIES, JAIL, STAGE, STATE, Repository, environment
 from images.common import terms
 from images.common.log import Log
 from images.common.mountinfo import expect_volume
 from images.common.process import CannotGoOnError, program, required_env
-
-MARK: Final = "rehearsal: "
-"""Beginning of a line of a rehearsal; cli/backup/verdict.py reads them."""
-
-NEWEST: Final = 500
-"""Records of accounting that slurmdbd is asked for, the last of them."""
-
-MOST_NAMED: Final = 5
-"""Files that could not be put back, by name."""
 
 _OF_FILE_SYSTEMS: Final = ("system.nfs4_acl", "security.selinux")
 """Attributes that file systems have by themselves, and refuse to have taken away or set."""
@@ -50,70 +36,54 @@ _NOT_TOLD: Final = "\ufffd"
 """In restic's list, instead of a byte that is not UTF-8."""
 
 
-def _is_rehearsal() -> bool:
-    """Whether this puts back into a cluster that is thrown away."""
-    return environment("REHEARSAL") == "yes"
-
-
-def _tell(part: str, **found: Any) -> None:
-    """Write the line of a part."""
-    print(f"{MARK}{json.dumps({'part': part, **found})}", flush=True)
-
-
 def choose_backup(log: Log) -> None:
-    """Find the backup, and see that it can be read before anything is touched: all but the content of the jail."""
-    parts = required_env("WHAT").split()
-    repository = settings.repository()
+    """Find the backup, which was read before anything was stopped (`backups list`)."""
+    repository, parts = restic.repository(), required_env("WHAT").split()
     repository.open(make=False, log=log)
-    now = time.strftime(ID_FORMAT, time.gmtime())
-    backup = choose(backups_of(repository.snapshots()), environment("AT"), parts, now=now)
-    unreadable = f"backup {backup.id} cannot be read; nothing was touched"
-    if "jail" in parts:  # else a directory that cannot be read would be put back as an empty one
-        repository.must(unreadable, "stats", "--quiet", backup.snapshots["jail"])
-    if "database" in parts:
-        read = repository.run("dump", backup.snapshots["database"], database.DUMP, stdout=subprocess.DEVNULL)
-        if not read.ok:
-            raise repository.problem(unreadable, read)
-    settings.hand_over(backup=backup.id, snapshots={part: backup.snapshots[part] for part in parts}, highest=0)
+    backup = chosen(repository, parts)
+    restic.hand_over(backup=backup.id, snapshots={part: backup.snapshot(part) for part in parts})
     log(f"restoring {', '.join(parts)} of backup {backup.id}")
 
 
 def _snapshot(part: str) -> str | None:
     """The snapshot of a part; None if it is not asked for."""
-    found: str | None = settings.told()["snapshots"].get(part)
+    found: str | None = restic.told()["snapshots"].get(part)
     return found
 
 
-def look_at_state(log: Log) -> None:
-    """See whether the state would be refused, before the database, which comes first, is replaced."""
-    del log
-    repository = settings.handed_over()
+def restore_state(log: Log) -> None:
+    """Put back the database, and slurmctld's state, whose job ids go on above those of accounting.
+
+    With the database alone, slurmctld only takes the cluster's id from it.
+    """
+    repository, backup, snapshot = restic.handed_over(), str(restic.told()["backup"]), _snapshot("state")
     expect_volume(STATE)
-    if _snapshot("state") is not None:
-        with tempfile.TemporaryDirectory(dir=CACHE) as directory:
-            _fetch_state(repository, Path(directory))
-            state.refuse_newer(terms.current(STATE) or STATE, Path(directory), str(settings.told()["backup"]))
+    highest = _restore_database(repository, backup, log) if environment("CLUSTER_NAME") else 0
+    terms.return_to_one(STATE)
+    if snapshot is None:
+        state.take_id_of_slurmdbd(STATE)
+        return
+    state.put_back(STATE, partial(fetch_state, repository, snapshot), backup=backup, highest=highest, log=log)
 
 
-def restore_database(log: Log) -> None:
-    """Load the dump into an empty database. With the state alone, that only learns the highest job id."""
-    repository = settings.handed_over()
+def _restore_database(repository: Repository, backup: str, log: Log) -> int:
+    """Load the dump, where it is asked for; the highest job id of accounting."""
     snapshot, cluster = _snapshot("database"), required_env("CLUSTER_NAME")
     try:
-        with database.opened(log) as target:
+        with database.opened(database.of_slurmdbd(), log) as target:
             if snapshot is not None:
-                _load(target, repository, snapshot, cluster)
-                log(f"the database is that of {settings.told()['backup']}")
-                if _is_rehearsal():
-                    _tell("database", **target.records(cluster, NEWEST))
-            settings.tell(highest=target.highest_id(cluster))
+                load(target, repository, snapshot, cluster)
+                log(f"the database is that of {backup}")
+            return target.highest_id(cluster)
     except CannotGoOnError as error:
         if snapshot is not None:
             raise
         log(f"the next job gets an id above those of both queues, whatever accounting has: {error}")
+        return 0
 
 
-def _load(target: Database, repository: Repository, snapshot: str, cluster: str) -> None:
+def load(target: Database, repository: Repository, snapshot: str, cluster: str) -> None:
+    """Load a dump into a database, which is emptied first. Raises CannotGoOnError where it is not there as a whole."""
     target.refuse_others(cluster)
     target.remember(cluster)
     target.empty()
@@ -129,10 +99,9 @@ def _load(target: Database, repository: Repository, snapshot: str, cluster: str)
     target.go_on_above()
 
 
-def _fetch_state(repository: Repository, target: Path) -> None:
+def fetch_state(repository: Repository, snapshot: str, target: Path) -> None:
     """The state of the backup, as slurmctld has it. Raises CannotGoOnError."""
-    backup, snapshot = settings.told()["backup"], _snapshot("state")
-    what = f"the state in backup {backup} cannot be read; it was not touched"
+    what = "the state of the backup cannot be read; that of the cluster was not touched"
     repository.must(what, "restore", f"{snapshot}:{STAGE}", "--target", str(target), "--quiet")
     for folder in (COPIES.name, STATE.name):
         for path in (target / folder).glob("*"):
@@ -141,32 +110,17 @@ def _fetch_state(repository: Repository, target: Path) -> None:
         shutil.rmtree(target / folder, ignore_errors=True)
 
 
-def restore_state(log: Log) -> None:
-    """Put slurmctld's state back; with the database alone, slurmctld only takes the cluster's id from it."""
-    repository = settings.handed_over()
-    expect_volume(STATE)
-    terms.return_to_one(STATE)
-    if _snapshot("state") is None:
-        state.take_id_of_slurmdbd(STATE)
-        return
-    told, fetch = settings.told(), partial(_fetch_state, repository)
-    state.put_back(STATE, fetch, backup=str(told["backup"]), highest=int(told["highest"]), log=log)
-    if _is_rehearsal():
-        scripts = (path.name.removeprefix("job.") for path in STATE.glob("hash.*/job.*"))
-        _tell("state", scripts=sorted(int(job) for job in scripts if job.isdigit()))
-
-
 def restore_jail(log: Log) -> None:
     """Put the files of the backup into the jail, in which no pod is. What has come since stays beside them.
 
     What the stack file excludes from backups now is left alone. A single file that cannot be put back (a user may have
     made one so, or a directory in its place) is named, and keeps nothing else from it.
     """
-    settings.enter_jail()
-    repository = settings.handed_over(last=True)
+    restic.enter_jail()
+    repository = restic.handed_over(last=True)
     snapshot = str(_snapshot("jail"))
-    how = ["--overwrite=always", "--sparse", "--json", "--quiet", *(["--verify"] if _is_rehearsal() else [])]
-    how += [argument.replace(f"={JAIL}/", "=/", 1) for argument in settings.in_jail(environment("EXCLUDE"))]
+    how = ["--overwrite=always", "--sparse", "--json", "--quiet"]
+    how += [argument.replace(f"={JAIL}/", "=/", 1) for argument in restic.in_jail(environment("EXCLUDE"))]
     how += [f"--exclude-xattr={name}" for name in _OF_FILE_SYSTEMS]
     taken = [path.removeprefix(str(JAIL)) for path in _taken(repository, snapshot)]
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", errors="surrogateescape", dir=CACHE) as patterns:
@@ -174,16 +128,16 @@ def restore_jail(log: Log) -> None:
         patterns.flush()
         how.append(f"--exclude-file={patterns.name}")
         done = repository.run("restore", f"{snapshot}:{JAIL}", "--target", str(JAIL), *how)
-    failed = [*(f"{path[-200:]!a}: something else than a file is in its place" for path in taken), *failed_files(done)]
-    if not is_done_but_for_files(done):
+    failed = [
+        *(f"{path[-200:]!a}: something else than a file is in its place" for path in taken),
+        *restic.failed_files(done),
+    ]
+    if not restic.is_done_but_for_files(done):
         raise repository.problem("the jail was not restored as a whole; restore it again", done)
     for line in failed[:MOST_NAMED]:
         log(f"not put back ({len(failed)} in all): {line}")
     found = json.loads(done.stdout.splitlines()[-1])
-    log(f"the jail has {found.get('total_files', 0)} files and directories of {settings.told()['backup']}")
-    if _is_rehearsal():
-        counted = {"files": found.get("total_files", 0), "bytes": found.get("total_bytes", 0)}
-        _tell("jail", **counted, different=len(failed) or int(not done.ok), named=failed[:MOST_NAMED])
+    log(f"the jail has {found.get('total_files', 0)} files and directories of {restic.told()['backup']}")
 
 
 def _taken(repository: Repository, snapshot: str) -> Iterator[str]:
@@ -192,12 +146,16 @@ def _taken(repository: Repository, snapshot: str) -> Iterator[str]:
     restic would give the directory the file's owner and mode, and wait at a FIFO for ever.
     """
     unsure = set()
-    for line in repository.listed(snapshot, JAIL):
-        node = json.loads(line)
-        if node.get("type") == "file" and _NOT_TOLD in node["path"]:
-            unsure.add(node["path"])
-        elif node.get("type") == "file" and _is_other(node["path"]):
-            yield node["path"]
+    with tempfile.TemporaryFile(dir=CACHE) as listing:
+        done = repository.run("ls", "--no-lock", "--json", "--recursive", snapshot, str(JAIL), stdout=listing)
+        if not done.ok:
+            raise repository.problem("the backup cannot be listed", done)
+        listing.seek(0)
+        for node in map(json.loads, listing):
+            if node.get("type") == "file" and _NOT_TOLD in node["path"]:
+                unsure.add(node["path"])
+            elif node.get("type") == "file" and _is_other(node["path"]):
+                yield node["path"]
     for folder, *names in os.walk(JAIL) if unsure else ():
         for path in (f"{folder}/{name}" for name in chain(*names)):
             if re.sub("[\udc80-\udcff]", _NOT_TOLD, path) in unsure and _is_other(path):
@@ -222,10 +180,7 @@ def pattern_of(path: str) -> str:
     return re.sub(r"\s", lambda white: "[\x01- ]" if white[0] == "\n" else f"[{white[0]}]", escaped)
 
 
-STEPS = {
-    "choose": choose_backup, "look": look_at_state, "database": restore_database, "state": restore_state,
-    "jail": restore_jail,
-}  # fmt: skip
+STEPS: Final = {"choose": choose_backup, "state": restore_state, "jail": restore_jail}
 
 
 def main() -> None:

@@ -21,9 +21,6 @@ from images.common import terms
 from images.common.process import CannotGoOnError, RefusedError
 
 JOBS: Final = "job_state"
-_NODES: Final = "node_state"
-"""Begins as that one does."""
-
 SCRIPTS: Final = re.compile(r"hash\.\d+")
 
 _ACCOUNTING: Final = "slurmstack/accounting"
@@ -38,8 +35,11 @@ _PAUSE: Final = 0.05
 
 _HEADER: Final = struct.pack(">I", 17) + b"PROTOCOL_VERSION\0"
 _HEAD: Final = struct.Struct(">HQI")
-"""What follows: the protocol, which grows with each release of Slurm, the time of the file, and the id of the next job
+"""What follows: the protocol of a release of Slurm, the time of the file, and the id of the next job
 (`dump_all_job_state` in Slurm)."""
+
+_PROTOCOL_OF_24_05: Final = 41
+"""In its upper byte. Each release, two a year, has one more."""
 
 
 def take(state: Path, target: Path) -> list[str]:
@@ -65,47 +65,29 @@ def _copy(regular: Path, target: Path) -> bool:
     return False
 
 
-def next_id(jobs: Path) -> int:
-    """The id that the next job gets by a job_state; 0 where there is none. Raises RefusedError."""
-    if not jobs.is_file():
-        return 0
+def _head(jobs: Path) -> tuple[int, int]:
+    """Protocol of the Slurm that has written a job_state, and the id that the next job gets by it.
+
+    Zeros where there is none, or nothing in it. Raises RefusedError.
+    """
+    if not jobs.is_file() or not jobs.stat().st_size:
+        return 0, 0
     start = jobs.read_bytes()[:64]
     if not start.startswith(_HEADER) or len(start) < len(_HEADER) + _HEAD.size:
         raise RefusedError(f"{jobs} does not begin as a job_state of Slurm 24.11 or 26.05 does")
-    return int(_HEAD.unpack_from(start, len(_HEADER))[2])
+    protocol, _, following = _HEAD.unpack_from(start, len(_HEADER))
+    return int(protocol), int(following)
 
 
-def raise_next_id(state: Path, least: int) -> int:
-    """Have the next job get `least` as its id, or a higher one; returns the id that it gets now. Raises RefusedError.
-
-    Where slurmctld has saved no jobs yet, that is a queue without jobs: all versions know its head alone as one.
-    """
-    jobs = state / JOBS
-    known = next_id(jobs)
-    if known >= least:
-        return known
-    if known:
-        with jobs.open("r+b") as file:
-            file.seek(len(_HEADER) + _HEAD.size - 4)
-            file.write(struct.pack(">I", least))
-    else:
-        head = _HEAD.pack(_protocol(state / _NODES), int(time.time()), least)
-        jobs.write_bytes(_HEADER + head + bytes(8))
-        jobs.chmod(0o600)
-    return least
-
-
-def _protocol(file: Path) -> int:
-    """Of the Slurm that has written a file; 0 where it is not there, or damaged."""
-    start = file.read_bytes()[:64] if file.is_file() else b""
-    return int.from_bytes(start[len(_HEADER) :][:2]) if start.startswith(_HEADER) else 0
-
-
-def refuse_newer(state: Path, arriving: Path, backup: str) -> None:
-    """Raise RefusedError where the slurmctld of this state would not read the one that arrives."""
-    next_id(arriving / JOBS)  # sees that the head is right
-    here, new = (_protocol(terms.whole(at / JOBS)) or _protocol(terms.whole(at / _NODES)) for at in (state, arriving))
-    if here and new > here:
+def refuse_unreadable(jobs: Path, backup: str, release: str) -> None:
+    """Raise RefusedError where slurmctld would not read a backup's job_state. `release`: as `slurmctld -V` has it."""
+    protocol, following = _head(jobs)
+    if not (found := re.search(r"(\d+)\.(\d+)", release)):
+        raise CannotGoOnError(f"slurmctld of this image does not say its release: {release!r}")
+    year, month = int(found[1]), int(found[2])
+    if not following:  # ids could not go on above it
+        raise RefusedError(f"the state in {backup} has no queue: slurmctld had saved none yet; nothing was touched")
+    if protocol >> 8 > _PROTOCOL_OF_24_05 + 2 * (year - 24) + (month > 5):
         raise RefusedError(f"the state in {backup} is of a newer Slurm than the one here; nothing was touched")
 
 
@@ -116,12 +98,12 @@ def put_back(
 
     `highest`: the highest job id that accounting knows; the next job gets a higher one, and one that no version of the
     queue here has given out. The queue comes first: the next try after an interruption finds in it how far ids had
-    come. What is damaged here is replaced as well. Raises RefusedError with nothing touched.
+    come. What is damaged here is replaced as well.
     """
     least = highest + 1 if highest else 0
     for ending in ("", ".new", ".old"):
         try:
-            least = max(least, next_id(state / f"{JOBS}{ending}"))
+            least = max(least, _head(state / f"{JOBS}{ending}")[1])
         except RefusedError as error:
             log(f"ids that only this one knows may be given again: {error}")
     terms.finish_saves(state)
@@ -129,13 +111,12 @@ def put_back(
     shutil.rmtree(arriving, ignore_errors=True)
     arriving.mkdir(mode=0o700)
     fetch(arriving)
-    refuse_newer(state, arriving, backup)
-    following = raise_next_id(arriving, least)
-    kept = _LEFT_ALONE
-    if following:
-        (arriving / JOBS).replace(state / JOBS)
-        kept |= {JOBS}
-    for path in [path for path in state.iterdir() if path.name not in kept]:
+    following = max(least, _head(arriving / JOBS)[1])
+    with (arriving / JOBS).open("r+b") as file:
+        file.seek(len(_HEADER) + _HEAD.size - 4)
+        file.write(struct.pack(">I", following))
+    (arriving / JOBS).replace(state / JOBS)
+    for path in [path for path in state.iterdir() if path.name not in {*_LEFT_ALONE, JOBS}]:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:

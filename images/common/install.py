@@ -30,9 +30,10 @@ PROGRAMS = {
         "policy": "images.accounting.policy",
     },
     "backup": {
-        "backup": "images.backup.save",
+        "backup": "images.backup.backups",
         "backups": "images.backup.backups",
         "restore": "images.backup.restore",
+        "rehearse": "images.backup.rehearse",
     },
     "database": {"mariadbd": "images.database.mariadbd"},
     "elastic": {"elastic": "images.elastic.program"},

@@ -17,9 +17,8 @@ from tests.slurm.accounting import password_binds, slurmdbd_binds
 from tests.slurm.pod import Pod
 from tests.slurm.sandbox import SlurmSandbox
 
-SAVING = (("backup-state", "state"), ("backup-database", "database"), ("backup-jail", "jail"))
-_BY_DATABASE = ("look", "database", "state")
-RESTORING = {"state": _BY_DATABASE, "database": _BY_DATABASE, "jail": ("jail",)}
+SAVING = (("backup-state", "state"), ("backup-jail", "jail"))
+RESTORING = {"state": "state", "database": "state", "jail": "jail"}
 
 
 class BackupPod:
@@ -27,7 +26,7 @@ class BackupPod:
 
     def __init__(self, sandbox: SlurmSandbox, store: Store, jail: Path, *, prefix: str = "slurm") -> None:
         self.sandbox = sandbox
-        self._prefix = prefix
+        self._prefix, self._store = prefix, store
         jail.mkdir(exist_ok=True)
         self.handover = self._directory("handover")
         self.secret = self._directory("repository")
@@ -66,6 +65,7 @@ class BackupPod:
             file.unlink()
         url = f"http://127.0.0.1:{self.port}/{BUCKET}/{self._prefix}"
         told = {"REPOSITORY": url, "REGION": "us-east-1", "LARGEST_FILE": str(2**40), "CLUSTER_NAME": "sandbox", **env}
+        told = {key: value for key, value in told.items() if value}
         begun = len(self.pod.log(program))
         for container, step in steps:
             code = self.pod.start_program(program, told, step, container=container).wait(240)
@@ -74,16 +74,42 @@ class BackupPod:
 
     def save(self, *, database: bool = True, **env: str) -> str:
         """Make a backup; its id."""
-        parts = [each for each in SAVING if database or each[1] != "database"]
+        parts = f"state{' database' if database else ''} jail"
         shutil.rmtree(self.sandbox.work / "backup-stage/state", ignore_errors=True)
-        self.run("backup", tuple(parts), **{"KIND": "manual", "PARTS": " ".join(step for _, step in parts), **env})
+        self.run("backup", SAVING, **{"KIND": "manual", "PARTS": parts, **env})
         return str(json.loads((self.handover / "told.json").read_text())["id"])
 
     def restore(self, what: str = "state database jail", **env: str) -> str:
         """Put parts back; what the programs wrote."""
-        wanted = {step for part in what.split() for step in RESTORING[part]}
-        steps = [step for step in ("choose", "look", "database", "state", "jail") if step in {"choose", *wanted}]
+        wanted = {"choose", *(RESTORING[part] for part in what.split())}
+        steps = [step for step in ("choose", "state", "jail") if step in wanted]
         return self.run("restore", tuple((f"restore-{step}", step) for step in steps), WHAT=what, **env)
+
+    def rehearse(self, what: str = "state database jail") -> dict[str, Any]:
+        """Rehearse the last backup, in a pod of its own; how it ended."""
+        empty = (
+            "/cache",
+            "/run/munge",
+            "/run/munged",
+            "/run/slurmstack",
+            "/secrets/database",
+            "/stage",
+            "/var/lib/mysql",
+        )
+        binds = {self._directory(f"rehearsal{path.replace('/', '-')}"): path for path in (*empty, "/secrets/munge")}
+        pod = self.sandbox.add_pod("rehearsal", "database", {self.secret: "/secrets/repository", **binds}, munged=False)
+        files = {path.name: path.read_text() for path in self.sandbox.config_directory.iterdir() if path.is_file()}
+        told = {
+            "REPOSITORY": f"http://127.0.0.1:{self._store.listen('0.0.0.0', beside=pod.pid)}/{BUCKET}/{self._prefix}",
+            "REGION": "us-east-1", "WHAT": what, "CLUSTER_NAME": "sandbox", "MEMORY_LIMIT": str(2**30),
+            "FILES": json.dumps({name: text for name, text in files.items() if name.endswith(".conf")}),
+        }  # fmt: skip
+        code = pod.start_program("rehearse", told).wait(240)
+        said = pod.log("rehearse")
+        self.sandbox.remove_pod("rehearsal")
+        assert code == 0, said
+        found: dict[str, Any] = json.loads(said.splitlines()[-1])
+        return found
 
     def verify(self, read: str = "all") -> str:
         """Look at the whole repository."""

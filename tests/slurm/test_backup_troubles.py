@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -80,26 +78,6 @@ def test_after_a_rotation_the_schedule_goes_on_and_a_cluster_with_other_keys_is_
     assert f"{both}, is of another cluster" in refused(lambda: alone.save(database=False, KIND="scheduled"))
     anew = alone.save(database=False)
     assert anew in str(last())
-
-
-@one_version
-def test_a_slow_store_takes_longer_and_one_that_fails_for_a_moment_is_asked_again(
-    alone: BackupPod, store: Store, slurm_version: str
-) -> None:
-    asked = 0
-
-    def slowly(environment: dict[str, Any]) -> None:
-        nonlocal asked
-        asked += 1
-        time.sleep(0.2)
-        if environment["REQUEST_METHOD"] == "PUT" and asked % 7 == 0:
-            raise OSError("the connection breaks")
-
-    store.before = slowly
-    saved = alone.save(database=False)
-    store.before = lambda _: None
-    assert [(found["id"], found["complete"]) for found in alone.list()] == [(saved, True)]
-    alone.verify()
 
 
 @one_version

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from images.backup import settings
+from images.backup import restic
 from images.common import jail_roots
 from images.common.jail_view import JailViewError
 from images.common.process import CannotGoOnError, RefusedError
@@ -141,8 +141,8 @@ def test_a_link_in_the_place_of_the_roots_is_not_followed(source: Path, volume: 
 
 
 def test_backups_leave_the_same_out_of_each_root(monkeypatch: pytest.MonkeyPatch, volume: Path) -> None:
-    monkeypatch.setattr(settings, "JAIL", volume)
-    left = settings.in_jail(json.dumps(["/scratch"]))
+    monkeypatch.setattr(restic, "JAIL", volume)
+    left = restic.in_jail(json.dumps(["/scratch"]))
     assert f"--exclude={volume}/scratch" in left
     assert f"--exclude={volume}/.slurmstack-roots/*/root/scratch" in left
     assert f"--exclude={volume}/.slurmstack-roots/.homes" in left, "where homes are is a matter of this volume"

@@ -13,27 +13,12 @@ from cli.errors import Failure
 from tests.unit.cli.backup.cluster import REPORT, Cluster, failed, restored
 
 
-def test_what_nobody_has_made_is_missed_before_a_pod_waits_for_it() -> None:
+def test_a_cluster_without_backups_is_told_so() -> None:
     cluster = Cluster()
-    cluster.objects.pop()
-    with pytest.raises(Failure, match="there is no Secret backup in the namespace slurm"):
-        run_job(cluster.kubectl, "slurm", "backup", REPORT)
     cluster.objects.clear()
     with pytest.raises(Failure, match="this cluster has no backups"):
         run_job(cluster.kubectl, "slurm", "backup", REPORT)
     assert not cluster.jobs
-
-
-def test_only_the_containers_that_are_wanted_run_with_their_volumes_and_anywhere_where_slurmctld_is_away() -> None:
-    cluster = Cluster()
-    run_job(cluster.kubectl, "slurm", "backup", REPORT, only={"backup-state", "backup-database"}, anywhere=True)
-    pod = cluster.jobs[-1]["spec"]["template"]["spec"]
-    assert [item["name"] for item in pod["initContainers"]] == ["backup-state"]
-    assert [item["name"] for item in pod["containers"]] == ["backup-database"]
-    assert "affinity" not in pod
-    volumes = {volume["name"] for volume in pod["volumes"]}
-    assert "state" in volumes
-    assert "jail" not in volumes
 
 
 def test_a_restore_of_the_jail_needs_no_volume_of_slurmctld_and_no_database() -> None:
@@ -76,7 +61,7 @@ def test_a_pod_that_has_begun_and_is_gone_has_not_done_nothing(monkeypatch: pyte
             if not self.jobs or not {"restore", "job-name=restore"} & {*arguments}:
                 return super().items(kind, *arguments)
             if kind == "pod":
-                running = {"name": "restore-database", "state": {"running": {}}}
+                running = {"name": "restore-state", "state": {"running": {}}}
                 pod = {"metadata": {"name": "restore-x"}, "status": {"initContainerStatuses": [running]}}
                 return [pod] if self.looks < 3 else []
             self.looks += 1

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 
 from cli.backup.restore import Restoring, forget_restore, parts_of
-from cli.backup.workloads import Workloads
 from cli.change.in_place import is_put_back
 from cli.change.owner import is_stopped, refuse_half_restored
 from cli.errors import Failure, Refused
-from slurm.names import ACCOUNTING, CONTROLLER
 from tests.unit.cli.backup.cluster import REPORT, Cluster, failed, restored
 
 
@@ -49,31 +46,11 @@ def test_what_is_replaced_is_saved_as_such_and_no_part_more() -> None:
     cluster = Cluster()
     restored(cluster, "database")
     copied = cluster.jobs[0]["spec"]["template"]["spec"]
-    assert [item["name"] for item in copied["containers"]] == ["backup-database"]
-    told = {item["name"]: item["value"] for item in copied["initContainers"][0]["env"]}
-    assert (told["KIND"], told["PARTS"]) == ("before-restore", "state database")
-
-
-def test_where_the_copy_fails_nothing_was_touched_and_all_runs_again() -> None:
-    cluster = Cluster(backup_state=1)
-    assert failed(cluster, "state").hint.startswith("nothing was touched; --no-copy does without")
-    assert "run restore" not in cluster.said
-    assert "scale statefulset/controller --replicas=1" in cluster.said
-    assert not [item for item in cluster.objects if is_stopped(item)]
-
-
-def test_whatever_keeps_it_from_beginning_all_runs_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = Cluster()
-    monkeypatch.setattr(Restoring, "_save", Mock(side_effect=OSError("too many open files")))
-    with pytest.raises(OSError, match="too many"):
-        restored(cluster, "state")
-    assert not [item for item in cluster.objects if is_stopped(item)]
-
-
-def test_a_look_that_refuses_has_touched_nothing() -> None:
-    cluster = Cluster(restore_look=1)
-    assert failed(cluster, "state", copy=False).hint == "nothing was touched"
-    assert not [item for item in cluster.objects if is_stopped(item)]
+    assert not copied["initContainers"]
+    (container,) = copied["containers"]
+    told = {item["name"]: item["value"] for item in container["env"]}
+    assert (container["name"], told["KIND"], told["PARTS"]) == ("backup-state", "before-restore", "state database")
+    assert "affinity" not in copied, "slurmctld is away"
 
 
 def test_where_the_restore_fails_nothing_is_started_and_the_same_again_knows_how_many_there_were() -> None:
@@ -103,49 +80,6 @@ def test_what_is_left_stopped_is_no_half_restore_and_notes_the_backup_at_slurmct
     assert "scale statefulset/cpu --replicas=4" in restored(cluster, "state", "database", copy=False)
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), Failure("the API server is away")])
-def test_what_is_cut_short_while_it_starts_is_started_by_an_apply(
-    monkeypatch: pytest.MonkeyPatch, error: BaseException
-) -> None:
-    """What was accepted meanwhile would be lost by another restore."""
-    cluster, patch = Cluster(), Workloads.patch
-
-    def away(workloads: Workloads, kind: str, name: str, change: Any) -> None:
-        if name == "cpu" and change.get("spec", {}).get("replicas"):
-            raise error
-        patch(workloads, kind, name, change)
-
-    monkeypatch.setattr(Workloads, "patch", away)
-    caught = failed(cluster, "state", copy=False, says=r"interrupted while it was started|the API server is away")
-    assert caught.hint == "all is put back: `slurmstack up` starts what is still stopped"
-    refuse_half_restored(cluster.objects)
-
-
-@pytest.mark.parametrize(
-    ("component", "parts"), [(CONTROLLER, ["state"]), (ACCOUNTING, ["database"]), (ACCOUNTING, ["state"])]
-)
-def test_what_ends_again_and_again_is_not_waited_for_for_hours(
-    monkeypatch: pytest.MonkeyPatch, component: str, parts: list[str]
-) -> None:
-    """One that a restore has not started may have ended as often in a year."""
-    cluster, items = Cluster(), Cluster.items
-
-    def ending(self: Cluster, kind: str, *arguments: str) -> list[dict[str, Any]]:
-        if kind == "pod" and arguments[-1] == f"app.kubernetes.io/component={component}" and self.jobs:
-            return [{"status": {"containerStatuses": [{"name": "slurm", "restartCount": 5}]}}]
-        return items(self, kind, *arguments)
-
-    answers = iter([1, 0])
-    monkeypatch.setattr(Cluster, "items", ending)
-    monkeypatch.setattr("cli.backup.workloads._POLL", 0.0)
-    monkeypatch.setattr("cli.backup.workloads.in_controller", lambda *_: Mock(returncode=next(answers)))
-    if component == ACCOUNTING and parts == ["state"]:
-        restored(cluster, *parts, copy=False)
-    else:
-        caught = failed(cluster, *parts, copy=False, says=f"slurm of {component} ends again and again")
-        assert caught.hint == f"`slurmstack logs {component}` says why"
-
-
 def test_an_apply_that_starts_what_was_left_stopped_may_be_cut_short_and_takes_the_notes_away_at_its_end() -> None:
     cluster = Cluster()
     Restoring(cluster.kubectl, "slurm", ["state", "database"], REPORT).run("20261126T020000Z", copy=False, start=False)
@@ -171,14 +105,6 @@ def test_a_backup_or_another_restore_that_runs_is_not_interfered_with(name: str,
     assert cluster.said == said
 
 
-def test_an_interruption_leaves_the_job_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = Cluster()
-
-    monkeypatch.setattr("cli.backup.restore.follow_job", Mock(side_effect=KeyboardInterrupt))
-    failed(cluster, "state", copy=False, says="the job restore goes on in the cluster")
-    assert "scale statefulset/cpu --replicas=4" not in cluster.said
-
-
 def test_parts_are_put_back_in_their_order_and_what_is_none_is_said() -> None:
     assert parts_of([], accounting=True) == ["state", "database", "jail"]
     assert parts_of(["all"], accounting=False) == ["state", "jail"]
@@ -188,15 +114,15 @@ def test_parts_are_put_back_in_their_order_and_what_is_none_is_said() -> None:
             parts_of([what], accounting=False)
 
 
-@pytest.mark.parametrize(("of", "step"), [(Workloads, "stop"), (Restoring, "_save")], ids=["it stops", "it copies"])
-def test_a_backup_that_begins_meanwhile_is_seen(monkeypatch: pytest.MonkeyPatch, of: type, step: str) -> None:
-    cluster, done = Cluster(), getattr(of, step)
+@pytest.mark.parametrize("step", ["_end_pods", "_save"])
+def test_a_backup_that_begins_meanwhile_is_seen(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    cluster, done = Cluster(), getattr(Restoring, step)
 
     def slow(self: Any, what: Any) -> None:
         done(self, what)
         cluster.running = ["backup-29"]
 
-    monkeypatch.setattr(of, step, slow)
+    monkeypatch.setattr(Restoring, step, slow)
     failed(cluster, "state", says="the job backup-29 runs")
     assert "run restore" not in cluster.said
     assert not [item for item in cluster.objects if is_stopped(item)]

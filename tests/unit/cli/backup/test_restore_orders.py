@@ -7,8 +7,7 @@ import copy
 import json
 import random
 import subprocess
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -16,21 +15,19 @@ from cli.backup.restore import Restoring, forget_restore
 from cli.change.in_place import has_put_back
 from cli.change.owner import is_stopped, note_of, refuse_half_restored
 from cli.errors import Failure
+from cli.kubectl.client import component_of
 from tests.unit.cli.backup.cluster import REPORT, Cluster
 
 PARTS = (("state",), ("database",), ("jail",), ("state", "database"), ("state", "jail"), ("state", "database", "jail"))
-ENDS = ("restore_look", "restore_state", "restore_database", "restore_jail", "backup_state")
+ENDS = ("restore_choose", "restore_state", "restore_jail", "backup_state")
 BACKUPS = ("20261126T020000Z", "20261125T020000Z")
-EVERY = frozenset({"state", "database", "jail"})
-WORKLOADS = {"StatefulSet", "Deployment"}
 
 
 class Killed(BaseException):
     """kill -9: nothing of the command runs any more."""
 
 
-@dataclass
-class Fault:
+class Fault(NamedTuple):
     """At a question or a change of kubectl's, before it has its effect or after."""
 
     at: int
@@ -46,34 +43,17 @@ class Shaken(Cluster):
     def start_over(self, *, elastic: bool) -> None:
         if not elastic:
             self.objects = [item for item in self.objects if item["metadata"]["name"] != "elastic"]
-        self.pods = {self.name(item): item["spec"].get("replicas", 1) for item in self.workloads}
-        self.half: set[str] = set()
-        self.unsaved = set(EVERY)
-        self.wrong: list[str] = []
+        self.workloads = [item for item in self.objects if item["kind"] in {"StatefulSet", "Deployment"}]
+        self.pods = [item["spec"].get("replicas", 1) for item in self.workloads]
+        self.half, self.unsaved, self.wrong = set[str](), {"state", "database", "jail"}, list[str]()
         self.calm()
 
-    def calm(self) -> None:
-        self.fault: Fault | None = None
+    def calm(self, fault: Fault | None = None, **ends: int) -> None:
+        self.fault, self.ends = fault, ends
         self.calls, self.is_dead, self.is_away = 0, False, 0
 
-    @property
-    def workloads(self) -> list[dict[str, Any]]:
-        return [item for item in self.objects if item["kind"] in WORKLOADS]
-
-    @staticmethod
-    def name(item: dict[str, Any]) -> tuple[str, str]:
-        return item["kind"], item["metadata"]["name"]
-
     def runs(self, *components: str) -> bool:
-        of = "app.kubernetes.io/component"
-        mine = (item for item in self.workloads if item["metadata"]["labels"].get(of) in components)
-        return any(item["spec"].get("replicas", 1) for item in mine)
-
-    def stopped(self) -> list[str]:
-        return [item["metadata"]["name"] for item in self.workloads if is_stopped(item)]
-
-    def is_left(self) -> bool:
-        return any(map(has_put_back, self.objects))
+        return any(item["spec"].get("replicas", 1) for item in self.workloads if component_of(item) in components)
 
     def look(self) -> None:
         if self.runs("controller"):
@@ -92,7 +72,7 @@ class Shaken(Cluster):
             self.is_away -= 1
             raise Failure("the API server is away")
         self.calls += not after
-        if self.fault is None or (self.calls, after) != (self.fault.at, self.fault.after):
+        if self.fault is None or (self.calls, after) != self.fault[:2]:
             return
         how, self.is_away = self.fault.how, self.fault.lasts - 1 if self.fault.how == "away" else 0
         self.fault, self.is_dead = None, how == "killed"
@@ -116,70 +96,64 @@ class Shaken(Cluster):
     def runs_job(self, job: dict[str, Any]) -> None:
         pod = job["spec"]["template"]["spec"]
         containers = [*pod["initContainers"], *pod["containers"]]
-        names = [container["name"] for container in containers]
-        failed = next((name for name in names if self.ends.get(name.replace("-", "_"))), "")
-        if job["metadata"]["name"] != "restore":
-            if not failed:
-                self.unsaved -= {name.removeprefix("backup-") for name in names}
-            return
+        failed = next((each["name"] for each in containers if self.ends.get(each["name"].replace("-", "_"))), "")
         told = {item["name"]: item["value"] for item in containers[0]["env"]}
+        if job["metadata"]["name"] != "restore":
+            self.unsaved -= set() if failed else set(told["PARTS"].split())
+            return
         what = set(told["WHAT"].split())
         if lost := what & self.unsaved - self.half:
             self.wrong.append(f"replaced, and not saved: {lost}")
-        if failed != "restore-look":
+        if failed != "restore-choose":
             self.half = self.half | what if failed else self.half - what
             self.unsaved -= what
 
+    def restore(self, parts: tuple[str, ...], backup: str, *, start: bool) -> None:
+        Restoring(self.kubectl, "slurm", parts, REPORT).run(backup, copy=True, start=start)
 
-def apply(cluster: Shaken) -> None:
-    refuse_half_restored(cluster.objects)
-    for item in cluster.workloads:
-        item["spec"]["replicas"] = cluster.pods[cluster.name(item)]
-    cluster.look()
-    forget_restore(cluster.kubectl, "slurm", cluster.objects)
+    def apply(self) -> None:
+        refuse_half_restored(self.objects)
+        for item, replicas in zip(self.workloads, self.pods, strict=True):
+            item["spec"]["replicas"] = replicas
+        self.look()
+        forget_restore(self.kubectl, "slurm", self.objects)
+
+    def is_left(self) -> bool:
+        """Whether something is stopped, which no apply would start."""
+        return any(map(is_stopped, self.workloads)) and not any(map(has_put_back, self.objects))
 
 
 def some_order(cluster: Shaken, chance: random.Random) -> list[str]:
     """Some commands, one after the other; what they were, and what came of them."""
     often, told = chance.choice(PARTS), list[str]()
     for _ in range(chance.randint(2, 5)):
-        cluster.calm()
-        cluster.ends = {chance.choice(ENDS): 1} if chance.random() < 0.45 else {}
         parts = often if chance.random() < 0.6 else chance.choice(PARTS)
         start = parts != ("state", "database") or chance.random() < 0.6
         how = chance.choice(["killed", "interrupted", "fails", "away"])
         fault = Fault(at=chance.randint(3, 40), after=chance.random() < 0.5, how=how, lasts=chance.randint(1, 6))
         backup, applies = chance.choice(BACKUPS), chance.random() < 0.2
-        cluster.fault = fault if chance.random() < 0.7 and not applies else None
-        said = f"up {cluster.ends}" if applies else f"{parts} of {backup}, start {start}, {fault}, {cluster.ends}"
-        hint = ""
+        ends = {chance.choice(ENDS): 1} if chance.random() < 0.45 else {}
+        cluster.calm(fault if chance.random() < 0.7 and not applies else None, **ends)
+        said, hint = f"{'up' if applies else parts} of {backup}, start {start}, {fault}, {ends}", ""
         try:
-            if applies:
-                apply(cluster)
-            else:
-                Restoring(cluster.kubectl, "slurm", parts, REPORT).run(backup, copy=True, start=start)
+            cluster.apply() if applies else cluster.restore(parts, backup, start=start)
         except (Failure, KeyboardInterrupt, Killed) as error:
             hint = getattr(error, "hint", "")
             said += f": {error!r} ({hint})"
         told.append(f"{said}; half {cluster.half}, {note_of(cluster.objects)}")
         cluster.calm()
-        if hint.startswith("nothing was touched") and cluster.stopped() and not cluster.is_left():
+        if hint.startswith("nothing was touched") and cluster.is_left():
             cluster.wrong.append("nothing was touched, it says, and something is stopped")
     return told
 
 
 def go_on(cluster: Shaken) -> None:
     """As the note says, in the end."""
-    cluster.calm()
-    cluster.ends = {}
     note = note_of(cluster.objects)
-    if note is not None and cluster.stopped():
-        restoring = Restoring(cluster.kubectl, "slurm", note.parts, REPORT)
-        restoring.run(note.backup, copy=True, start=not note.leave_stopped)
-    if cluster.is_left():
-        assert not cluster.half, "an apply would start it"
-    else:
-        assert not cluster.stopped()
+    if note is not None and any(map(is_stopped, cluster.workloads)):
+        cluster.restore(note.parts, note.backup, start=not note.leave_stopped)
+    assert not cluster.is_left()
+    assert not cluster.half, "an apply would start it"
 
 
 @pytest.mark.parametrize("first", range(0, 200, 50))

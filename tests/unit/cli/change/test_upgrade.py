@@ -119,7 +119,7 @@ def test_queue_and_records_are_saved_before_another_release(monkeypatch: pytest.
     ((template, how),) = asked
     assert template == "backup"
     assert how["env"] == {"KIND": "before-upgrade", "PARTS": "state database"}
-    assert how["only"] == {"backup-state", "backup-database"}, "the jail may take hours, and no upgrade touches it"
+    assert how["without"] == {"backup-jail"}, "the jail may take hours, and no upgrade touches it"
 
 
 def test_what_slurmdbd_converts_already_is_not_saved_as_that_of_before(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,66 +2,96 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from unittest.mock import Mock
 
 import pytest
+import typer
 
 from cli.commands import backup
-from cli.errors import INTERRUPTED, Failure, Refused
+from cli.errors import Refused
 from cli.kubectl.client import OWNERS
+from config.sections.services import ImageRole
 from tests import stacks
 from tests.unit.cli.command_line import stack_file
-
-
-class Applied:
-    """A cluster whose slurmctld somebody applies."""
-
-    def __init__(self, manager: str, operation: str) -> None:
-        self.managers = [{"manager": "slurmstack", "operation": "Apply"}, {"manager": manager, "operation": operation}]
-
-    def items(self, *arguments: str) -> list[dict[str, Any]]:
-        managers = {"managedFields": self.managers} if OWNERS in arguments else {}  # kubectl leaves them out by itself
-        assert "app.kubernetes.io/part-of=slurmstack" in arguments
-        return [{"kind": "StatefulSet", "metadata": {"name": "controller", **managers}, "spec": {}}]
 
 
 def test_what_would_start_slurm_in_the_midst_of_a_restore_is_to_be_suspended(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    def applied_by(manager: str, operation: str) -> Any:
+        def items(*arguments: str) -> list[dict[str, Any]]:
+            assert {OWNERS, "app.kubernetes.io/part-of=slurmstack"} <= {*arguments}, "kubectl hides who owns what"
+            managers = [{"manager": manager, "operation": operation}]
+            return [{"kind": "StatefulSet", "metadata": {"name": "controller", "managedFields": managers}, "spec": {}}]
+
+        return lambda _: Mock(items=items)
+
     monkeypatch.setattr(backup, "require_own", lambda *_: None)
     monkeypatch.setattr(backup, "chosen", Mock(side_effect=NotImplementedError("it goes on")))
     file = stack_file(tmp_path, stacks.existing_full())
     for manager, operation in (("kustomize-controller", "Apply"), ("argocd-controller", "Update")):
-        monkeypatch.setattr(backup, "reach", Mock(return_value=Applied(manager, operation)))
-        with pytest.raises(Refused, match=f"is applied by {manager}") as caught:
+        monkeypatch.setattr(backup, "reach", applied_by(manager, operation))
+        with pytest.raises(Refused, match=f"is applied by {manager}"):
             backup.restore(file, yes=True)
-        assert "--suspended" in caught.value.hint
         with pytest.raises(NotImplementedError):
             backup.restore(file, yes=True, suspended=True)
-    monkeypatch.setattr(backup, "reach", Mock(return_value=Applied("kubectl", "Apply")))
+    monkeypatch.setattr(backup, "reach", applied_by("kubectl", "Apply"))
     with pytest.raises(NotImplementedError):
         backup.restore(file, yes=True)
 
 
-@pytest.mark.parametrize("interrupted", [True, False])
-def test_a_backup_is_told_by_its_id_and_goes_on_where_somebody_interrupts(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, interrupted: bool
+def test_a_backup_is_told_by_its_id(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def follow(*_: Any) -> str:
-        if interrupted:
-            raise KeyboardInterrupt
-        return "backup-state: backup 20261126T020003Z: keys, state\nbackup-state: state is saved in backup 2026\n"
-
-    for name, played in (("reach", None), ("refuse_restoring", None), ("make_job", "backup-7")):
+    said = "backup-state: backup 20261126T020003Z: keys, state\nbackup-state: state is saved in backup 2026\n"
+    for name, played in (("reach", None), ("refuse_restoring", None), ("run_job", said)):
         monkeypatch.setattr(backup, name, lambda *_, played=played, **__: played)
-    monkeypatch.setattr(backup, "follow_job", follow)
-    file = stack_file(tmp_path, stacks.existing_full())
-    if interrupted:
-        with pytest.raises(Failure, match="the job backup-7 goes on") as caught:
-            backup.now(file)
-        assert caught.value.code == INTERRUPTED
-    else:
-        backup.now(file)
-        assert capsys.readouterr().out.startswith("the backup 20261126T020003Z is made;")
+    backup.now(stack_file(tmp_path, stacks.existing_full()))
+    assert capsys.readouterr().out.startswith("the backup 20261126T020003Z is made;")
+
+
+ENDED = {
+    "backup": "20261126T020000Z", "ok": True, "seconds": {"total": 33, "slurmctld": 4},
+    "found": {"state": {"jobs": 3}}, "problems": ["database: lost"],
+}  # fmt: skip
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Mock:
+    """A cluster that rehearses at once; what its Job was told."""
+    kubectl, job = Mock(), Mock(return_value=json.dumps(ENDED))
+    kubectl.job = job
+    monkeypatch.setattr(backup, "run_job", job)
+    monkeypatch.setattr(backup, "reach", lambda _: kubectl)
+    monkeypatch.setattr(backup, "ensure_local_images", Mock())
+    return kubectl
+
+
+@pytest.mark.parametrize("ok", [True, False])
+def test_a_rehearsal_that_ended_well_is_noted_and_told(
+    made: Mock, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, ok: bool
+) -> None:
+    made.job.return_value = json.dumps({**ENDED, "ok": ok})
+    with contextlib.nullcontext() if ok else pytest.raises(typer.Exit):
+        backup.rehearse(stack_file(tmp_path, stacks.existing_full()))
+    assert bool(made.run.call_args_list) == ok
+    assert f"under Slurm 24.11 is {'as' if ok else 'NOT as'} it was (33 s)\n" in capsys.readouterr().out
+    told = made.job.call_args.kwargs["env"]
+    assert told["WHAT"] == "state database jail"
+    assert {"slurm.conf", "gres.conf"} <= json.loads(told["FILES"]).keys()
+
+
+def test_another_release_has_its_own_images_and_slurm_conf(made: Mock, tmp_path: Path) -> None:
+    digests = dict.fromkeys(get_args(ImageRole), f"sha256:{'0' * 64}")
+    full = stacks.existing_full()
+    file = stack_file(tmp_path, {**full, "images": {**full["images"], "tag": "old", "digests": digests}})
+    for tag, shown in (("", ":26.05-"), ("new", ":new")):
+        backup.rehearse_upgrade(file, version="26.05", tag=tag)
+        how = made.job.call_args.kwargs
+        assert shown in how["image"]
+        assert "for Slurm 26.05" in how["env"]["FILES"]
+    assert not made.run.called, "what another release does says nothing of the one that runs"

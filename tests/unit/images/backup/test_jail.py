@@ -1,4 +1,4 @@
-"""A restore of the jail: what is looked at before anything is touched, and how it puts back."""
+"""A restore of the jail: what is looked at before anything is touched, how it puts back, and what restic says of it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from images.backup import restore, settings
-from images.backup.restic import Repository
+from images.backup import backups, restic, restore
+from images.backup.restic import Repository, failed_files, is_done_but_for_files
 from images.common.command import Result
 from images.common.process import CannotGoOnError
 
@@ -31,31 +31,31 @@ class Damaged(Repository):
         return [{"id": "1", "tags": ["slurmstack", f"backup={ID}", "part=jail", "parts=jail"]}]
 
 
-def test_a_backup_of_the_jail_that_cannot_be_read_is_refused_before_anything_is_touched(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("WHAT", "jail")
-    monkeypatch.setattr(settings, "repository", Damaged)
-    handed_over = Mock()
-    monkeypatch.setattr(settings, "hand_over", handed_over)
+def test_a_backup_of_the_jail_that_cannot_be_read_is_none_to_restore(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AT", raising=False)
     with pytest.raises(CannotGoOnError, match=f"{ID} cannot be read; nothing was touched: Fatal: error walking"):
-        restore.choose_backup(Mock())
-    assert not handed_over.called
+        backups.readable(Damaged(), ["jail"])
 
 
 def test_what_is_excluded_now_and_what_is_in_the_place_of_a_file_are_left_alone(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """restic gives a directory in the place of a file the file's mode, takes hard links away, and waits at a FIFO."""
-    names = ["file", "link", "gone", "taken $1", "pipe", "odd\udcff", "new\n", "dir"]
+    """restic gives a directory in the place of a file the file's mode, takes hard links away, and waits at a FIFO.
+
+    It (0.18) was seen to take these patterns: each of these files stayed, and none beside it.
+    """
+    names = ["file", "link", "gone", "taken $1", "pipe", "odd\udcff", "new\n", "[1]*?\\", "blank\xa0", "dir"]
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to(tmp_path)
-    for name in ("taken $1", "odd\udcff", "new\n", "dir"):
+    for name in ("taken $1", "odd\udcff", "new\n", "[1]*?\\", "blank\xa0", "dir"):
         (tmp_path / name).mkdir()
     os.mkfifo(tmp_path / "pipe")
     told: list[str] = []
 
-    def run(*arguments: str) -> Result:
+    def run(*arguments: str, stdout: Any = None) -> Result:
+        if arguments[0] == "ls":
+            stdout.write(b"\n".join(json.dumps(node).encode() for node in listed))
+            return Result(code=0)
         (patterns,) = [word.removeprefix("--exclude-file=") for word in arguments if "exclude-file" in word]
         told.extend((*arguments, Path(patterns).read_text(encoding="utf-8", errors="surrogateescape")))
         return Result(code=0, stdout='{"total_files": 1}')
@@ -64,29 +64,48 @@ def test_what_is_excluded_now_and_what_is_in_the_place_of_a_file_are_left_alone(
         {"path": f"{tmp_path}/{name}".replace("\udcff", "\ufffd"), "type": "dir" if name == "dir" else "file"}
         for name in names
     ]
-    repository = Mock(run=run, listed=lambda *_: (json.dumps(node).encode() for node in listed))
-    monkeypatch.setattr(settings, "enter_jail", lambda: None)
-    monkeypatch.setattr(settings, "handed_over", lambda **_: repository)
-    monkeypatch.setattr(settings, "told", lambda: {"backup": ID, "snapshots": {"jail": "1"}})
+    repository = Mock(run=run)
+    monkeypatch.setattr(restic, "enter_jail", lambda: None)
+    monkeypatch.setattr(restic, "handed_over", lambda **_: repository)
+    monkeypatch.setattr(restic, "told", lambda: {"backup": ID, "snapshots": {"jail": "1"}})
     monkeypatch.setenv("EXCLUDE", '["/scratch"]')
-    for place, name in ((settings, "JAIL"), (restore, "JAIL"), (restore, "CACHE")):
+    for place, name in ((restic, "JAIL"), (restore, "JAIL"), (restore, "CACHE")):
         monkeypatch.setattr(place, name, tmp_path)
     log = Mock()
     restore.restore_jail(log)
     assert "--exclude=/scratch" in told
-    assert told[-1] == "/taken[ ]$$1\n/pipe\n/new[\x01- ]\n/odd\udcff\n"
-    log.assert_any_call("not put back (4 in all): '/pipe': something else than a file is in its place")
+    assert told[-1] == "/taken[ ]$$1\n/pipe\n/new[\x01- ]\n/\\[1]\\*\\?\\\\\n/blank[\xa0]\n/odd\udcff\n"
+    log.assert_any_call("not put back (6 in all): '/pipe': something else than a file is in its place")
+
+
+END = {"message_type": "exit_error", "code": 1, "message": "Fatal: There were 1 errors\n"}
+
+
+def error(item: str, message: str) -> dict[str, object]:
+    return {"message_type": "error", "error": {"message": message}, "during": "restore", "item": item}
 
 
 @pytest.mark.parametrize(
-    ("path", "pattern"),
+    ("item", "message", "single"),
     [
-        ("/a [1]*?\\ $HOME", r"/a[ ]\[1]\*\?\\[ ]$$HOME"),
-        ("/mine\n/home", "/mine[\x01- ]/home"),
-        ("/blank ", "/blank[ ]"),
-        ("/blank\xa0", "/blank[\xa0]"),
+        ("/home/a", "open /jail/home/a: permission denied", True),
+        ("/home/a", "xattr.LSet /jail/home/a user.a: no space left on device", True),
+        ("/home/a", "write /jail/home/a: no space left on device", False),
+        ("/home/o'a", "write /jail/home/o'a: read-only file system", False),
     ],
 )
-def test_a_name_is_one_pattern_that_is_like_nothing_else(path: str, pattern: str) -> None:
-    """restic (0.18) was seen to take these: each of these files stayed, and none beside it."""
-    assert restore.pattern_of(path) == pattern
+def test_a_file_that_cannot_be_put_back_is_not_a_full_volume(item: str, message: str, single: bool) -> None:
+    done = Result(code=1, stderr="\n".join(map(json.dumps, (error(item, message), END))))
+    assert is_done_but_for_files(done) is single
+
+
+def test_no_name_of_a_file_hides_that_it_was_not_put_back() -> None:
+    """restic leaves U+0085 in its JSON as it is."""
+    told = error("/home/a\u0085b", "lsetxattr /jail/home/a\u0085b: operation not supported")
+    assert len(failed_files(Result(code=1, stderr=json.dumps(told, ensure_ascii=False)))) == 1
+
+
+def test_a_restore_that_did_not_come_to_its_end_is_none_of_single_files() -> None:
+    names = error("There were 1 errors", "open There were 1 errors: permission denied")
+    fatal = {**END, "message": "Fatal: unable to load index"}
+    assert not is_done_but_for_files(Result(code=1, stderr="\n".join(map(json.dumps, (names, fatal)))))

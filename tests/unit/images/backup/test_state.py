@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
-from images.backup import save, state
+from images.backup import backups, state
 from images.backup.restic import INCOMPLETE
 from images.common.command import Result
 from images.common.log import Log
@@ -24,6 +22,10 @@ def jobs(following: int, rest: bytes = b"the jobs") -> bytes:
     return struct.pack(">I", 17) + b"PROTOCOL_VERSION\0" + struct.pack(">HQI", 0x2A00, 1_764_000_000, following) + rest
 
 
+def next_id(file: Path) -> int:
+    return int.from_bytes(file.read_bytes()[31:35])
+
+
 @pytest.mark.parametrize("ending", ["new", "old"])
 def test_of_a_save_that_was_cut_short_is_saved_what_slurmctld_would_begin_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
@@ -33,7 +35,7 @@ def test_of_a_save_that_was_cut_short_is_saved_what_slurmctld_would_begin_with(
     (tmp_path / "job_state.old").write_bytes(jobs(3))
     (tmp_path / f"job_state.{ending}").write_bytes(jobs(4))
     assert state.take(tmp_path, tmp_path / "copy") == ["job_state"]
-    assert state.next_id(tmp_path / "copy/job_state") == 4
+    assert next_id(tmp_path / "copy/job_state") == 4
 
 
 def test_a_state_with_half_a_queue_is_no_backup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,20 +60,26 @@ def test_what_was_there_goes_and_the_agent_s_files_stay(tmp_path: Path) -> None:
     (tmp_path / "slurmstack/accounting").touch()
     (tmp_path / "slurmstack/current").touch()
     put_back(tmp_path, {"job_state": jobs(20)}, highest=30)
-    assert state.next_id(tmp_path / "job_state") == 50, "the state that is replaced had given 49 out"
+    assert next_id(tmp_path / "job_state") == 50, "the state that is replaced had given 49 out"
     put_back(tmp_path, {"job_state": jobs(20)}, highest=60)
-    assert state.next_id(tmp_path / "job_state") == 61, "accounting knows 60"
+    assert next_id(tmp_path / "job_state") == 61, "accounting knows 60"
     assert {path.name for path in tmp_path.iterdir()} == {"job_state", "slurmstack"}
     assert {path.name for path in (tmp_path / "slurmstack").iterdir()} == {"current"}, "slurmdbd gives the id anew"
 
 
 def test_the_state_of_a_newer_slurm_or_none_at_all_is_not_put_under_this_one(tmp_path: Path) -> None:
-    (tmp_path / "job_state").write_bytes(jobs(5))
     newer = jobs(9).replace(b"\x2a\x00", b"\x2d\x00", 1)
-    for content, why in ((newer, "of a newer Slurm"), (b"\0\0\0\7VERSION" * 9, "does not begin as a job_state")):
+    queue = tmp_path / "job_state"
+    queue.write_bytes(newer)
+    state.refuse_unreadable(queue, "backup", "slurm 26.05.5")
+    for content, why in (
+        (newer, "of a newer Slurm"),
+        (b"\0\0\0\7VERSION" * 9, "does not begin as a job_state"),
+        (b"", "has no queue: slurmctld had saved none yet"),
+    ):
+        queue.write_bytes(content)
         with pytest.raises(RefusedError, match=why):
-            put_back(tmp_path, {"job_state": content})
-    assert (tmp_path / "job_state").read_bytes() == jobs(5)
+            state.refuse_unreadable(queue, "backup", "slurm 24.11.5")
 
 
 @pytest.mark.parametrize("other", ["job_state.old", "job_state.new"])
@@ -80,17 +88,7 @@ def test_a_state_that_nobody_can_read_is_replaced(tmp_path: Path, other: str) ->
     (tmp_path / "job_state").write_bytes(b"no state at all, " * 5)
     (tmp_path / other).write_bytes(jobs(700))
     put_back(tmp_path, {"job_state": jobs(100)}, highest=600)
-    assert state.next_id(tmp_path / "job_state") == 700
-
-
-def test_ids_go_on_after_a_backup_from_before_the_first_job(tmp_path: Path) -> None:
-    """Of which slurmctld had saved no queue: it gets one without jobs."""
-    (tmp_path / "job_state").write_bytes(jobs(5))
-    put_back(tmp_path, {"node_state": jobs(0)[:23]})
-    assert state.next_id(tmp_path / "job_state") == 5
-    content = (tmp_path / "job_state").read_bytes()
-    assert content[:23] == jobs(0)[:23]
-    assert len(content) == 23 + 8 + 4 + 8
+    assert next_id(tmp_path / "job_state") == 700
 
 
 def test_there_is_a_queue_whenever_it_is_interrupted_and_ids_go_on_above_the_first_one(
@@ -112,68 +110,36 @@ def test_there_is_a_queue_whenever_it_is_interrupted_and_ids_go_on_above_the_fir
         try:
             put_back(tmp_path, {"job_state": jobs(100), "node_state": b"new", "resv": b"new"})
         except KeyboardInterrupt:
-            assert state.next_id(tmp_path / "job_state") == 5000, number
-    assert state.next_id(tmp_path / "job_state") == 5000
+            assert next_id(tmp_path / "job_state") == 5000, number
+    assert next_id(tmp_path / "job_state") == 5000
     assert {path.name for path in tmp_path.iterdir()} == {"job_state", "node_state", "resv"}
     assert (tmp_path / "node_state").read_bytes() == b"new"
 
 
-class Snapshots:
-    """Of restic: what was saved by each, and what happens meanwhile."""
+def test_a_state_that_was_taken_over_meanwhile_is_no_backup(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """restic finds no scripts, which by itself is no error. A restore of the state would take it for the last one."""
+    volume = tmp_path / "volume"
+    monkeypatch.setattr(backups, "STATE", volume)
+    monkeypatch.setattr(backups, "COPIES", tmp_path / "state")
+    (volume / "term-7/hash.1/job.11").mkdir(parents=True)
+    (volume / "term-7/job_state").write_bytes(jobs(3))
 
-    def __init__(self, meanwhile: Callable[[], object]) -> None:
-        self.meanwhile = meanwhile
-        self.made: list[set[str]] = []
-
-    def snapshot(self, part: str, *what: str) -> str:
-        assert part == "state"
-        self.meanwhile()
-        files = {path.name for one in map(Path, what) for path in ([one, *one.iterdir()] if one.exists() else [])}
-        self.made.append(files)
+    def taken_over(*_: str) -> str:
+        (volume / "term-7").rename(volume / "returning")
         return "1"
 
-    def take_back(self, part: str, snapshot: str) -> None:
-        assert (part, snapshot) == ("state", "1")
-        self.made.pop()
-
-
-@pytest.fixture
-def volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(save, "STATE", tmp_path / "volume")
-    monkeypatch.setattr(save, "COPIES", tmp_path / "state")
-    monkeypatch.setattr(state, "_PAUSE", 0.001)
-    directory = tmp_path / "volume/term-7"
-    (directory / "hash.1/job.11").mkdir(parents=True)
-    for name in ("job_state", "node_state"):
-        (directory / name).write_text(name)
-    return directory.parent
-
-
-def taken(volume: Path, meanwhile: Callable[[], object] = lambda: None) -> list[set[str]]:
-    saving: Any = Snapshots(meanwhile)
-    save.take_state(saving, LOG)
-    made: list[set[str]] = saving.made
-    return made
-
-
-def test_the_state_of_the_term_is_saved_with_its_scripts(volume: Path) -> None:
-    assert taken(volume) == [{"state", "job_state", "node_state", "hash.1", "job.11"}]
-
-
-def test_a_state_that_was_taken_over_meanwhile_is_no_backup(volume: Path) -> None:
-    """restic finds no scripts, which by itself is no error."""
-    saving: Any = Snapshots(lambda: (volume / "term-7").rename(volume / "returning"))
-    with pytest.raises(CannotGoOnError, match="another controller has taken the state over"):
-        save.take_state(saving, LOG)
-    assert saving.made == [], "a restore of the state would take it for the last one"
+    saving = Mock(snapshot=taken_over)
+    with pytest.raises(CannotGoOnError, match="started meanwhile"):
+        backups.take_state(saving, LOG)
+    saving.take_back.assert_called_once_with("state", "1")
 
 
 def test_a_part_that_was_saved_by_half_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
     told = {"id": "20261126T020000Z", "kind": "manual", "parts": ["state"], "cluster": "c"}
-    monkeypatch.setattr("images.backup.settings.told", lambda: told)
+    monkeypatch.setattr("images.backup.restic.told", lambda: told)
     unread = '{"message_type": "error", "item": "/stage/state", "error": {"message": "denied"}}'
     done = Result(code=INCOMPLETE, stdout='{"snapshot_id": "abc"}', stderr=unread)
     repository = Mock(run=lambda *_: done, problem=lambda *_: CannotGoOnError("not saved"))
     with pytest.raises(CannotGoOnError, match="not saved"):
-        save.Saving(repository, LOG).snapshot("state", "/stage/state")
+        backups.Saving(repository, LOG).snapshot("state", "/stage/state")
     assert [call.args[1:] for call in repository.must.call_args_list] == [("forget", "--quiet", "abc")]

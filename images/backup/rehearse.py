@@ -1,0 +1,228 @@
+"""rehearse: puts queue and records of a backup into daemons of its own, starts them, and compares; JSON at the end.
+
+All is in one container, with a key of munge and a password that it has made up: whom slurmctld and slurmdbd find in
+what was put back, nodes above all, takes nothing from them. Nothing of the cluster is mounted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import re
+import secrets
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from images.accounting.check_database import Storage, storage_of, with_password
+from images.backup import database, restic, state
+from images.backup.backups import ID_FORMAT, readable
+from images.backup.restic import STAGE, STATE
+from images.backup.restore import fetch_state, load
+from images.common.command import run
+from images.common.files import Owner, own_tree, write_atomically
+from images.common.log import Log
+from images.common.mariadb import PASSWORD
+from images.common.munged import SECRET as MUNGE_KEY
+from images.common.process import CannotGoOnError, program, required_env
+from images.common.readiness import can_connect
+
+CONF: Final = STAGE / "conf"
+"""Files of Slurm, and logs of all that is started."""
+
+NEWEST: Final = 500
+"""Records of accounting that slurmdbd is asked for, the last of them."""
+
+_PROGRAMS: Final = "/usr/libexec/slurmstack"
+
+_CONVERTING_SECONDS: Final = 4 * 3600.0
+"""As in components/accounting.py: slurmdbd converts a database of an older Slurm first."""
+
+_ANSWER_SECONDS: Final = 120.0
+_SAVED_WITHIN: Final = 10
+"""Seconds after which slurmctld has saved a job that it has accepted: it does so within five."""
+
+_NOTHING: Final[dict[str, Collection[str]]] = dict.fromkeys(("records", "open", "newest", "associations", "users"), ())
+"""What there is to compare without accounting."""
+
+_SLURMDBD_CONF: Final = f"""\
+AuthType=auth/munge
+DbdHost=localhost
+SlurmUser=slurm
+PidFile={CONF}/slurmdbd.pid
+DebugLevel=info
+StorageType=accounting_storage/mysql
+StorageHost=127.0.0.1
+StoragePort=3306
+StorageUser=slurm
+StorageLoc=slurm_acct_db
+"""
+
+_LEFT_OUT: Final = frozenset({
+    "prologslurmctld", "epilogslurmctld", "jobcomphost", "jobcomploc", "jobcompparams", "jobcomppass", "jobcompport",
+    "jobcompuser", "resumeprogram", "suspendprogram", "resumefailprogram", "maildomain", "slurmctldprimaryonprog",
+    "slurmctldprimaryoffprog", "rebootprogram", "accountingstorageexternalhost", "resvprolog", "resvepilog",
+    "burstbuffertype", "slurmctldaddr", "authalttypes", "authaltparameters", "topologyplugin", "topologyparam",
+})  # fmt: skip
+"""Keys of slurm.conf, in small letters, by which slurmctld would run something or reach somebody, or needs a file that
+only the cluster has."""
+
+
+def scratch_conf(text: str) -> str:
+    """The cluster's slurm.conf for a slurmctld of this container: it starts no job, and tells nobody anything."""
+    own = {
+        "SlurmctldHost": f"{socket.gethostname()}(127.0.0.1)",
+        "SlurmctldPidFile": str(CONF / "slurmctld.pid"),
+        "StateSaveLocation": str(STATE),
+        # Nobody registers, and no job of the backup's time is to be given up for that while it is looked at.
+        "SlurmdTimeout": "0", "HealthCheckInterval": "0", "MailProg": "/bin/true", "JobCompType": "jobcomp/none",
+    }  # fmt: skip
+    if "accounting_storage/slurmdbd" in text:
+        own["AccountingStorageHost"] = "127.0.0.1"
+    away = _LEFT_OUT | {key.lower() for key in own}
+    kept = (line for line in text.split("\n") if line.partition("=")[0].strip().lower() not in away)
+    return "\n".join([*map(_closed, kept), *(f"{key}={value}" for key, value in own.items())]) + "\n"
+
+
+def _closed(line: str) -> str:
+    """A partition is down: no job starts in it, whatever comes."""
+    if not line.lower().startswith("partitionname="):
+        return line
+    return re.sub(r"(?i)\sState=\S+", "", line) + " State=DOWN"
+
+
+def judge(
+    backup: str, told: Mapping[str, Collection[str]], answered: Mapping[str, Collection[str]], scripts: Collection[str]
+) -> tuple[dict[str, dict[str, int]], list[str]]:
+    """What was found, by part, and what is not as it was.
+
+    `told`: what the dump has, as `Database.records` says it. `answered`: what slurmdbd and slurmctld have of that.
+    `scripts`: jobs that have one in the backup.
+    """
+    # What was submitted later came between the two parts of the backup.
+    begun = datetime.strptime(backup, ID_FORMAT).replace(tzinfo=UTC).timestamp()
+    known = [line.split("\t") for line in told["open"]]
+    known = [each for each in known if int(each[2]) < begun - _SAVED_WITHIN]
+    missing = [job for job, *array, _ in known if job not in answered["jobs"] and {job, *array} & {*scripts}]
+    problems = [f"state: slurmctld has lost jobs of the queue: {_named(missing)}"] if missing else []
+    for what in ("newest", "associations", "users"):
+        if lost := sorted({*told[what]} - {*answered[what]}):
+            name = "records of jobs" if what == "newest" else what
+            problems.append(f"database: slurmdbd does not know {name}: {_named(lost)}")
+    counted = {"records": int(next(iter(told["records"]), 0)), "asked": len({*told["newest"]})}
+    counted |= {what: len(told[what]) for what in ("associations", "users")}
+    return {"state": {"jobs": len(answered["jobs"]), "compared": len(known)}, "database": counted}, problems
+
+
+def _named(lost: Sequence[str]) -> str:
+    return ", ".join(lost[:10]) + (f" and {len(lost) - 10} more" if len(lost) > 10 else "")
+
+
+class Daemons:
+    """What is started, and asked. All of it ends with the container."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._env = {**os.environ, "SLURM_CONF": str(CONF / "slurm.conf")}
+        self.seconds: dict[str, float] = {}
+        """Until each was ready."""
+
+    def start(
+        self, command: Sequence[str], ready: Callable[[], bool], *, seconds: float = 600.0, user: str | None = None
+    ) -> None:
+        """Start one, and wait until it is ready. Raises CannotGoOnError with its last words."""
+        name = Path(command[0]).name
+        self._log(f"starting {name}")
+        said, begun = CONF / f"{name}.log", time.monotonic()
+        with said.open("wb") as file:
+            process = subprocess.Popen(
+                command, env=self._env, stdin=subprocess.DEVNULL, stdout=file, stderr=file, user=user, group=user,
+                extra_groups=None if user is None else [],
+            )  # fmt: skip
+        while not ready():
+            if process.poll() is not None or time.monotonic() - begun > seconds:
+                last = said.read_text(encoding="utf-8", errors="replace").strip().split("\n")[-5:]
+                raise CannotGoOnError(f"{name} does not start with what is in the backup: {' | '.join(last)}")
+            time.sleep(0.2)
+        self.seconds[name] = round(time.monotonic() - begun, 1)
+
+    def answers(self, *command: str) -> bool:
+        """Whether a command succeeds."""
+        return run(command, env=self._env).ok
+
+    def words(self, *command: str) -> set[str]:
+        """What a command of Slurm prints; slurmctld may read its queue yet. Raises CannotGoOnError."""
+        until = time.monotonic() + _ANSWER_SECONDS
+        while not (done := run(command, timeout=_ANSWER_SECONDS, env=self._env)).ok:
+            if time.monotonic() > until:
+                raise CannotGoOnError(f"{command[0]}: {done.message}")
+            time.sleep(0.5)
+        return {*done.stdout.split()}
+
+
+def _prepare(files: Mapping[str, str], owner: Owner) -> Storage:
+    """Write what the daemons read, with a password of its own. Returns the way to the database."""
+    CONF.mkdir()
+    STATE.mkdir(mode=0o700)
+    for name, content in files.items():
+        (CONF / name).write_text(scratch_conf(content) if name == "slurm.conf" else content, encoding="utf-8")
+    password = secrets.token_hex(16)
+    PASSWORD.write_text(password, encoding="utf-8")
+    MUNGE_KEY.write_bytes(secrets.token_bytes(128))
+    write_atomically(CONF / "slurmdbd.conf", with_password(_SLURMDBD_CONF, password), mode=0o600)
+    own_tree(CONF, owner)
+    return storage_of(_SLURMDBD_CONF, password)
+
+
+def rehearse(log: Log) -> dict[str, Any]:
+    """How it has ended. Raises CannotGoOnError where the backup could not be put back, or nothing starts from it."""
+    begun, user = time.monotonic(), pwd.getpwnam("slurm")
+    owner, repository = (user.pw_uid, user.pw_gid), restic.repository()
+    repository.open(make=False, log=log)
+    backup = readable(repository, required_env("WHAT").split())
+    log(f"putting backup {backup.id} into daemons of its own")
+    storage, daemons = _prepare(json.loads(required_env("FILES")), owner), Daemons(log)
+    daemons.start([f"{_PROGRAMS}/munged"], lambda: daemons.answers("munge", "--no-input"))
+    fetch = partial(fetch_state, repository, backup.snapshot("state"))
+    state.put_back(STATE, fetch, backup=backup.id, highest=0, log=log)
+    told, answered = dict[str, Collection[str]](_NOTHING), dict[str, Collection[str]](_NOTHING)
+    if "database" in required_env("WHAT").split():
+        cluster = required_env("CLUSTER_NAME")
+        probe = ("mariadb", "--defaults-file=/run/mysqld/probe.cnf", "--execute", "SELECT 1")
+        daemons.start([f"{_PROGRAMS}/mariadbd"], lambda: daemons.answers(*probe))
+        with database.opened(storage, log) as target:
+            load(target, repository, backup.snapshot("database"), cluster)
+            told |= target.records(cluster, NEWEST)
+        listens = partial(can_connect, "127.0.0.1:6819")
+        daemons.start(["/usr/sbin/slurmdbd", "-D"], listens, seconds=_CONVERTING_SECONDS, user="slurm")
+        (STATE / "clustername").unlink(missing_ok=True)  # as images/controller/slurmctld.py: it takes slurmdbd's id
+        as_list, jobs = ("--noheader", "--parsable2"), ",".join(told["newest"])
+        sacct = ("sacct", "--allusers", "--allocations", "--duplicates", *as_list, "--format=JobIDRaw")
+        answered |= {
+            "newest": daemons.words(*sacct, "--starttime=1970-01-02", f"--jobs={jobs}") if jobs else (),
+            "associations": daemons.words(
+                "sacctmgr", *as_list, "show", "associations", f"cluster={cluster}", "format=id"
+            ),
+            "users": daemons.words("sacctmgr", *as_list, "show", "user", "format=user"),
+        }
+    scripts = {path.name.removeprefix("job.") for path in STATE.glob("hash.*/job.*")}  # slurmctld removes some
+    own_tree(STATE, owner)
+    never_saved = (STATE / "clustername").exists() and not (STATE / "assoc_usage").exists()  # as there
+    slurmctld = ["/usr/sbin/slurmctld", "-D", *(["-i"] if never_saved else []), "-f", str(CONF / "slurm.conf")]
+    daemons.start(slurmctld, lambda: daemons.answers("scontrol", "ping"))
+    answered["jobs"] = daemons.words("squeue", "--all", "--states=all", "--noheader", "--format=%A")
+    found, problems = judge(backup.id, told, answered, scripts)
+    seconds = {**daemons.seconds, "total": round(time.monotonic() - begun, 1)}
+    return {"backup": backup.id, "ok": not problems, "seconds": seconds, "found": found, "problems": problems}
+
+
+def main() -> None:
+    """Entry point."""
+    with program("rehearse") as log:
+        print(json.dumps(rehearse(log)))
