@@ -1,7 +1,7 @@
 """gpu-presence: all GPUs are there, and the driver does not ask to reset one.
 
-What the driver asks for after an error (Xid) it tells by itself, from R570 on. What else the kernel's log has of GPUs
-is DCGM's to judge (docs/health.md, "Your own checks").
+What the driver asks for after an error (Xid) it tells by itself, from R570 on; NVIDIA's support of the branches before
+ended in June 2026. What else the kernel's log has of GPUs is DCGM's to judge (docs/health.md, "Your own checks").
 
 The names of fields are those of `nvidia-smi --help-query-gpu` (driver R580). A driver before R570 refuses the whole
 question for the one name that it does not know, and is asked again without it.
