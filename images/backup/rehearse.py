@@ -29,7 +29,7 @@ from images.common.command import run
 from images.common.files import Owner, own_tree, write_atomically
 from images.common.log import Log
 from images.common.mariadb import PASSWORD
-from images.common.munged import SECRET as MUNGE_KEY
+from images.common.sidecars import MUNGE_KEY
 from images.common.process import CannotGoOnError, program, required_env
 from images.common.readiness import can_connect
 
