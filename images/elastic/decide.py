@@ -29,7 +29,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from images.common.slurm_node import ELASTIC, ROLLS, STAYS_LEAVING, TOPOLOGY_REASON
-from images.common.slurm_records import compress
 from images.elastic.starts import Closed
 from images.elastic.view import SLURM, FixedPool, Node, Pod, Pool, share
 
@@ -259,8 +258,8 @@ def _take_out(plan: Plan, view: View, node: Node) -> None:
         plan.change(node.name, "power_down_asap", LEAVES)
 
 
-def roll(plan: Plan, view: View, pool: FixedPool) -> str:
-    """Add what is to be done about a fixed pool, whose nodes get new pods as they fall idle; how far it is, for people.
+def roll(plan: Plan, view: View, pool: FixedPool) -> None:
+    """Add what is to be done about a fixed pool, whose nodes get new pods as they fall idle.
 
     Its StatefulSet replaces no pod by itself (`OnDelete`). What has a pod of an older revision gets a new one here:
 
@@ -302,8 +301,6 @@ def roll(plan: Plan, view: View, pool: FixedPool) -> str:
         stays = pod is not None and pod.is_ready and not pod.is_leaving and name not in chosen
         if stays and node is not None and drained_for_it(node) and not node.is_down:
             plan.change(name, "resume")
-    told = f"{len(old) + len(away)} of {pool.size} nodes still to get their new pods"
-    return f"{told}; not ready with their new pods: {compress(failing)}" if failing else told
 
 
 def drained_for_it(node: Node) -> bool:

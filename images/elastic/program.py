@@ -166,7 +166,6 @@ class Rounds:
     ready: Ready = field(default_factory=Ready)
     _refused: dict[str, tuple[float, float, str]] = field(default_factory=dict)
     """What is not tried again yet: until when, after which pause, and why."""
-    _told: dict[str, str] = field(default_factory=dict)
     _made: dict[str, float] = field(default_factory=dict)
     """When pods were made."""
 
@@ -200,13 +199,13 @@ class Rounds:
         pods, now = self.there(), self.now()
         pools = {pool.name: pool.at(now) for pool in self.pools().values() if pool is not None}
         sets = [pool for pool in self.sets().values() if pool is not None]
-        rolling = [pool.name for pool in sets if any(pool.is_outdated(pods.get(name)) for name in pool.nodes())]
+        rolling = any(pool.is_outdated(pods.get(name)) for pool in sets for name in pool.nodes())
         old = any(pod.pool in pools and pod.digest not in {"", pools[pod.pool].digest} for pod in pods.values())
         ends = self.nodes.ends() if rolling or old else {}
         view = View(pools=pools, nodes=nodes, pods=pods, now=now, ends=ends)
         plan = self._elastic_plan(view) if self.elastic else Plan()
-        told = {pool.name: roll(plan, view, pool) for pool in sets}
-        self._tell({name: told[name] for name in rolling})
+        for pool in sets:
+            roll(plan, view, pool)
         usual = USUAL_SECONDS if self.elastic else ROLLED_SECONDS
         if rolling or any(drained_for_it(node) for node in nodes.values()):
             usual = ROLLING_SECONDS
@@ -219,14 +218,6 @@ class Rounds:
             refused = self._refused.get(f"start {name}", (0.0, 0.0, ""))[2][:LONGEST_TROUBLE]
             view.closed[name] = self._starts.judge(name, view.nodes_of(pool), view.pods, view.now, refused=refused)
         return decide(view)
-
-    def _tell(self, texts: dict[str, str]) -> None:
-        """How far the replacing of pods is."""
-        for name in texts.keys() | self._told.keys():
-            text = texts.get(name, "no node has an old pod any more")
-            if self._told.get(name) != text:
-                self.log(f"pool {name}: {text}")
-        self._told = texts
 
     def _do(self, plan: Plan, pools: Mapping[str, Pool]) -> bool:
         """What changes nodes first, by what has just been seen; then pods, for which Kubernetes may take long.
