@@ -20,7 +20,6 @@ from typing import IO, Any
 import yaml
 
 from cli.bundle.redact import Redactor, without_secrets
-from cli.doctor.cluster.collect import collect
 from cli.doctor.cluster.diagnose import diagnose
 from cli.doctor.cluster.findings import as_data as findings_as_data
 from cli.errors import USAGE, Failure
@@ -28,7 +27,9 @@ from cli.kubectl.client import ANSWER_SECONDS, Kubectl, complaint, in_controller
 from cli.logs.lines import in_order
 from cli.logs.sources import containers, events, read_log, side_by_side
 from cli.stack import Stack
+from cli.status.questions import DOCTOR
 from cli.status.read import read_status
+from cli.status.snapshot import take
 from cli.text import plain
 from config.load import read_document
 
@@ -178,8 +179,8 @@ def own_versions() -> str:
 
 def _findings(kubectl: Kubectl, stack: Stack) -> str:
     """What `slurmstack doctor` would say."""
-    facts = collect(kubectl, stack.config)
-    return _json(findings_as_data(facts, diagnose(facts)))
+    cluster = take(kubectl, stack.config, DOCTOR)
+    return _json(findings_as_data(cluster, diagnose(cluster)))
 
 
 def _json(document: Any) -> str:

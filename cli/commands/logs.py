@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
@@ -11,9 +11,10 @@ import typer
 from cli.access.reach import reach
 from cli.commands.options import ConfigOption, argument, option
 from cli.errors import USAGE, Failure
-from cli.logs.gather import JOB, LISTED, Asked, gather
+from cli.logs.gather import LISTED, gather
 from cli.logs.lines import in_order, print_lines
 from cli.stack import open_stack
+from cli.status.job import JOB
 from cli.text import plain
 from cli.times import parse_time
 
@@ -67,11 +68,28 @@ def logs(
 
       slurmstack logs --since 5m --json | jq -r .text
     """
-    asked = _asked(component=component, node=node, job=job, since=since)
+    given = {"COMPONENT": component, "--node": node, "--job": job}
+    named = [name for name, value in given.items() if value is not None]
+    if len(named) > 1:
+        raise Failure(f"{' and '.join(named)} contradict each other", hint="leave out all but one", code=USAGE)
+    if job is not None and not re.fullmatch(JOB, job):
+        raise Failure(f"--job {job!r} is no number of a job", hint="12, or 12_3 for a task of an array", code=USAGE)
+    now = datetime.now(UTC)
+    first = None if since is None else parse_time(since, now)
+    if first is None and job is None:
+        first = now - DEFAULT_PERIOD
     stack = open_stack(config)
-    asked = replace(asked, accounting=stack.config.accounting.enabled)
-    found = gather(reach(stack), stack.config.cluster.namespace, asked, datetime.now(UTC))
-    lines = in_order(found.lines, since=asked.since)
+    found = gather(
+        reach(stack),
+        stack.config.cluster.namespace,
+        now,
+        component=component,
+        node=node,
+        job=job,
+        since=first,
+        accounting=stack.config.accounting.enabled,
+    )
+    lines = in_order(found.lines, since=first)
     for why in found.missing[:LISTED]:
         typer.echo(f"not read: {plain(why)}", err=True)
     if found.missing[LISTED:]:
@@ -79,18 +97,3 @@ def logs(
     print_lines(lines, as_json=as_json)
     if not lines:
         typer.echo("nothing was written in that time; --since goes further back", err=True)
-
-
-def _asked(*, component: str | None, node: str | None, job: str | None, since: str | None) -> Asked:
-    """What is looked for. Raises Failure for what nobody can mean."""
-    given = {"COMPONENT": component, "--node": node, "--job": job}
-    named = [name for name, value in given.items() if value is not None]
-    if len(named) > 1:
-        raise Failure(f"{' and '.join(named)} contradict each other", hint="leave out all but one", code=USAGE)
-    if job is not None and not JOB.fullmatch(job):
-        raise Failure(f"--job {job!r} is no number of a job", hint="12, or 12_3 for a task of an array", code=USAGE)
-    now = datetime.now(UTC)
-    first = None if since is None else parse_time(since, now)
-    if first is None and job is None:
-        first = now - DEFAULT_PERIOD
-    return Asked(component=component, node=node, job=job, since=first)

@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.kubectl.client import SILENT_SLURMDBD
-from cli.status.read import Jail, Pool, Roll, Status
-from cli.status.slurm import Queue, SlurmNode, is_down
+from cli.status.questions import ListedNode
+from cli.status.read import Jail, Pool, Queue, Roll, Status
 from cli.text import ago, open_console, printable
 from slurm.names import ACCOUNTING, ACCOUNTING_HOST, CONTROLLER_HOST, WORKER
 
@@ -87,19 +87,19 @@ def _nodes(status: Status) -> Iterator[Table | Text]:
     for pool in status.pools:
         table.add_row(Text(printable(pool.name)), *(_count(pool, name) for name in columns))
     yield table
-    ill = [node for node in status.nodes if is_down(node.state) or node.reason]
+    ill = [node for node in status.nodes if node.is_down or node.reason]
     for node in ill[:_LISTED]:
         yield _ill(node)
     if len(ill) > _LISTED:
         yield Text(f"  and {len(ill) - _LISTED} more: `slurmstack health` shows all")
 
 
-def _ill(node: SlurmNode) -> Text:
+def _ill(node: ListedNode) -> Text:
     since = _seconds_since(node.since)
     who = f" by {printable(node.by)}" if node.by else ""
     told = f"{who}{f' {ago(since)} ago' if since is not None else ''}"
     reason = f": {printable(node.reason)}" if node.reason else ""
-    return Text.assemble("  ", node.name, " ", (node.state, "red" if is_down(node.state) else ""), told, reason)
+    return Text.assemble("  ", node.name, " ", (node.state, "red" if node.is_down else ""), told, reason)
 
 
 def _facts(status: Status) -> Iterator[tuple[str, Text]]:

@@ -1,4 +1,4 @@
-"""Facts in, findings out: of the whole cluster, of one job."""
+"""A Snapshot in, findings out: of the whole cluster, of one job."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from types import ModuleType
 
-from cli.doctor.cluster.facts import Facts
 from cli.doctor.cluster.findings import Finding, Severity
 from cli.doctor.cluster.rules import configuration, jobs, nodes, pods
+from cli.status.job import KnownJob
+from cli.status.snapshot import Snapshot
 
 _RANK: dict[Severity, int] = {"error": 0, "warning": 1, "note": 2}
 
@@ -17,22 +18,22 @@ _THEMES = (pods, nodes, configuration, jobs)
 """What is nearer to the machines comes first: of two that are equally bad it is more often the cause."""
 
 
-def _found(facts: Facts, themes: Iterable[ModuleType]) -> list[Finding]:
-    return [item for theme in themes for item in theme.find(facts)]
+def _found(cluster: Snapshot, themes: Iterable[ModuleType]) -> list[Finding]:
+    return [item for theme in themes for item in theme.find(cluster)]
 
 
-def diagnose(facts: Facts) -> tuple[Finding, ...]:
+def diagnose(cluster: Snapshot) -> tuple[Finding, ...]:
     """All that is wrong with the cluster, the most likely cause of the worst first."""
-    return ranked(_found(facts, _THEMES))
+    return ranked(_found(cluster, _THEMES))
 
 
-def diagnose_job(facts: Facts, wanted: str) -> tuple[Finding, ...]:
+def diagnose_job(cluster: Snapshot, known: KnownJob) -> tuple[Finding, ...]:
     """What there is to say of a job, and what is ill that keeps it. Empty if nobody knows the job."""
-    said = list(jobs.explain(facts, wanted))
+    said = list(jobs.explain(cluster, known))
     if not said:
         return ()
     causes = {name for item in said for name in item.after}
-    found = ranked([*_found(facts, _THEMES[:-1]), *said])
+    found = ranked([*_found(cluster, _THEMES[:-1]), *said])
     about = {item.about for item in said}
     texts = {item.cause for item in said}
     return tuple(item for item in found if item.about in about | causes or texts & set(item.consequences))

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.text import Text
 
-from cli.doctor.cluster.facts import Facts
+from cli.status.snapshot import Snapshot
 from cli.text import plain
 
 Severity = Literal["error", "warning", "note"]
@@ -52,19 +52,19 @@ class Finding:
         return {key: value for key, value in asdict(self).items() if key not in {"after", "weight"}}
 
 
-def as_data(facts: Facts, findings: Sequence[Finding], **about: str) -> dict[str, Any]:
+def as_data(cluster: Snapshot, findings: Sequence[Finding], **about: str) -> dict[str, Any]:
     """Plain data for scripts. Keys are only ever added."""
     return {
-        "namespace": facts.namespace,
-        "kubectl": facts.reached_by,
+        "namespace": cluster.namespace,
+        "kubectl": cluster.reached_by,
         **about,
         "findings": [item.as_data() for item in findings],
-        "looked_at": _looked_at(facts),
-        "unread": dict(facts.unread),
+        "looked_at": _looked_at(cluster),
+        "unread": dict(cluster.unread),
     }
 
 
-def print_findings(facts: Facts, findings: Sequence[Finding], *, fine: str, stack: Path | None = None) -> None:
+def print_findings(cluster: Snapshot, findings: Sequence[Finding], *, fine: str, stack: Path | None = None) -> None:
     """The findings, what was looked at, and what could not be. `fine` is said where there is none.
 
     `stack`: the file of --config.
@@ -75,10 +75,10 @@ def print_findings(facts: Facts, findings: Sequence[Finding], *, fine: str, stac
         _print_finding(console, number, *alike)
     if not findings:
         _print(console, Text(fine))
-    for line in _meant(facts, findings, stack):
+    for line in _meant(cluster, findings, stack):
         console.print(Text(line), soft_wrap=True)
-    _print(console, Text(f"looked at: {_looked_at(facts)}", style="dim"))
-    for part, why in facts.unread.items():
+    _print(console, Text(f"looked at: {_looked_at(cluster)}", style="dim"))
+    for part, why in cluster.unread.items():
         _print(console, Text(f"could not look at {part}: {plain(why)}", style="magenta"))
 
 
@@ -114,10 +114,10 @@ def _alike(findings: Sequence[Finding]) -> list[list[Finding]]:
     return [part for group in found.values() for part in ([group] if len(group) > _APART else [[one] for one in group])]
 
 
-def _meant(facts: Facts, findings: Sequence[Finding], stack: Path | None) -> Iterator[str]:
+def _meant(cluster: Snapshot, findings: Sequence[Finding], stack: Path | None) -> Iterator[str]:
     """For which cluster the commands are: as they stand they may be for another, to which the defaults lead."""
     meant = {
-        "kubectl ": facts.reached_by,
+        "kubectl ": cluster.reached_by,
         "slurmstack ": f"slurmstack ... --config {quote(str(stack))}" if stack else "",
     }
     for program, command in meant.items():
@@ -132,15 +132,15 @@ def _print(console: Console, text: Text, indent: int = 0) -> None:
         console.print(Text(" " * (indent + (3 if number else 0))) + line)
 
 
-def _looked_at(facts: Facts) -> str:
+def _looked_at(cluster: Snapshot) -> str:
     counts = {
-        "pods": len(facts.pods),
-        "machines": len(facts.machines),
-        "volume claims": len(facts.claims),
-        "Slurm nodes": len(facts.nodes),
-        "jobs": len(facts.jobs),
+        "pods": len(cluster.pods),
+        "machines": len(cluster.of("Node")),
+        "volume claims": len(cluster.of("PersistentVolumeClaim")),
+        "Slurm nodes": len(cluster.nodes),
+        "jobs": len(cluster.jobs),
     }
     read = [f"{count} {name}" for name, count in counts.items() if count or name == "jobs"]
-    read += ["configuration"] if facts.configuration else []
-    read += ["accounting"] if facts.slurmdbd_answers is not None else []
+    read += ["configuration"] if cluster.configuration else []
+    read += ["accounting"] if cluster.slurmdbd_answers is not None else []
     return ", ".join(read)

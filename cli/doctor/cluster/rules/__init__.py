@@ -1,1 +1,1 @@
-"""Rules: each looks at the facts and gives findings. They ask nobody, so a test needs no cluster."""
+"""Rules: each looks at the cluster and gives findings. They ask nobody, so a test needs no cluster."""

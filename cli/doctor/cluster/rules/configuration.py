@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cli.change.lock import LEASE
-from cli.doctor.cluster.facts import Facts, Owner
+from cli.change.lock import LEASE, has_died
 from cli.doctor.cluster.findings import Finding
-from cli.kubectl.client import SILENT_SLURMDBD
+from cli.doctor.cluster.rules.pods import state_of, why_unplaced
+from cli.kubectl.client import SILENT_SLURMDBD, component_of, is_true
+from cli.status.snapshot import Snapshot, at, condition
 from config.rules.nodes import HIDDEN
 from slurm.names import ACCOUNTING, ACCOUNTING_HOST, BACKUP, DATABASE
 
 
-def find(facts: Facts) -> Iterator[Finding]:
+def find(cluster: Snapshot) -> Iterator[Finding]:
     """All about configuration, drift and accounting."""
-    yield from _configuration(facts)
-    yield from _jobs(facts)
-    yield from _apply(facts)
-    yield from _drift(facts)
-    for name, state in facts.partitions.items():
+    yield from _configuration(cluster)
+    yield from _jobs(cluster)
+    yield from _apply(cluster)
+    yield from _drift(cluster)
+    for name, state in cluster.partitions.items():
         if name.startswith(HIDDEN) and state == "INACTIVE":
             continue  # it only carries the times of an elastic pool, and never takes a job
         leaving = state == "DRAIN"
@@ -27,18 +28,18 @@ def find(facts: Facts) -> Iterator[Finding]:
             severity="note" if leaving else "warning",
             cause=f"partition {name} "
             + ("takes no new jobs: it has left the stack file, or somebody closed it" if leaving else f"is {state}"),
-            evidence=(f"{sum(name in job.partitions for job in facts.jobs)} jobs are in it",),
-            mend=facts.slurm(f"scontrol update partitionname={name} state=up"),
+            evidence=(f"{sum(name in job.partitions for job in cluster.jobs)} jobs are in it",),
+            mend=cluster.slurm(f"scontrol update partitionname={name} state=up"),
         )
-    yield from _accounting(facts)
+    yield from _accounting(cluster)
 
 
-def _configuration(facts: Facts) -> Iterator[Finding]:
-    state = facts.configuration
+def _configuration(cluster: Snapshot) -> Iterator[Finding]:
+    state = cluster.configuration or {}
     active, rejected = state.get("active"), state.get("rejected")
-    if not state or (active == facts.wanted_configuration and not rejected):
+    if not state or (active == cluster.wanted_configuration and not rejected):
         return
-    if rejected and active != facts.wanted_configuration:
+    if rejected and active != cluster.wanted_configuration:
         yield Finding(
             about="configuration",
             severity="error",
@@ -53,47 +54,52 @@ def _configuration(facts: Facts) -> Iterator[Finding]:
             about="configuration",
             severity="note",
             cause="a new Slurm configuration is on its way: slurmctld has not taken it yet",
-            mend="wait a minute; " + facts.kubectl("logs service/controller-0 -c config-agent --tail 20"),
+            mend="wait a minute; " + cluster.kubectl("logs service/controller-0 -c config-agent --tail 20"),
         )
-    elif active != facts.wanted_configuration:
+    elif active != cluster.wanted_configuration:
         yield Finding(
             about="configuration",
             severity="warning",
             cause="Slurm runs with another configuration than the stack file makes",
-            evidence=(f"active: {active}; of the stack file: {facts.wanted_configuration}",),
+            evidence=(f"active: {active}; of the stack file: {cluster.wanted_configuration}",),
             mend="slurmstack preview, then `slurmstack up`",
             after=("apply",),
         )
 
 
-def _jobs(facts: Facts) -> Iterator[Finding]:
+def _jobs(cluster: Snapshot) -> Iterator[Finding]:
     """Kubernetes Jobs of an `up` that have failed, and the one that fills the jail until it is done."""
-    for owner in facts.owners:
-        if owner.kind == "Job" and owner.component == "jail" and not owner.is_done:
-            yield _populating(facts, owner)
-        elif owner.kind == "Job" and owner.failed:
-            cause, then = f"a step of the last `up` has failed: {owner.name}", "then `slurmstack up`"
-            if owner.component == BACKUP:
-                cause, then = f"a backup, or a look at backups, has failed: {owner.name}", "docs/restore.md"
+    for job in cluster.of("Job"):
+        name, component, failed = job["metadata"]["name"], component_of(job), condition(job, "Failed")
+        why = failed.get("message") or failed.get("reason") or "failed" if failed.get("status") == "True" else ""
+        if component == "jail" and not is_true(job, "Complete"):
+            yield _populating(cluster, name, why)
+        elif why:
+            cause, then = f"a step of the last `up` has failed: {name}", "then `slurmstack up`"
+            if component == BACKUP:
+                cause, then = f"a backup, or a look at backups, has failed: {name}", "docs/restore.md"
             yield Finding(
-                about=f"job {owner.name}",
+                about=f"job {name}",
                 severity="error",
                 cause=cause,
-                evidence=(owner.failed,),
-                mend=f"{facts.kubectl(f'logs job/{owner.name} --all-containers --tail 5')}; {then}",
-                after=() if owner.component == BACKUP else ("jail", "configuration", "accounting"),
+                evidence=(why,),
+                mend=f"{cluster.kubectl(f'logs job/{name} --all-containers --tail 5')}; {then}",
+                after=() if component == BACKUP else ("jail", "configuration", "accounting"),
                 weight=2,
             )
 
 
-def _populating(facts: Facts, owner: Owner) -> Finding:
+def _populating(cluster: Snapshot, job: str, failed: str) -> Finding:
     """Login and worker nodes wait until the jail is whole. Pods of earlier tries stay: the last one tells."""
-    pods = sorted((pod for pod in facts.pods if pod.owner == owner.name), key=lambda pod: pod.created_at)[-1:]
-    items = [item for pod in pods for item in pod.containers]
-    ill = [owner.failed, *(pod.unschedulable for pod in pods)]
-    ill += [f"{item.waiting} {item.message}" for item in items if item.waiting not in {"", "ContainerCreating"}]
-    ill = [*filter(None, ill), *(f"it ended with exit status {item.code}" for item in items if item.code)]
-    logs = facts.kubectl(f"logs job/{owner.name} --tail 5")
+    made = {at(pod.item["metadata"].get("creationTimestamp")): pod for pod in cluster.pods if pod.owner == job}
+    ill = [failed]
+    for pod in [made[max(made)]] if made else []:
+        states = [state_of(item) for item in pod.containers]
+        ill += [why_unplaced(pod)]
+        ill += [f"{waits['reason']} {waits.get('message', '')}" for waits, _ in states if waits.get("reason")]
+        ill += [f"it ended with exit status {ended['exitCode']}" for _, ended in states if ended.get("exitCode")]
+    ill = [text for text in ill if text and not text.startswith("ContainerCreating")]
+    logs = cluster.kubectl(f"logs job/{job} --tail 5")
     correct = "; correct what it says (a volume that is too small: jail.size), then `slurmstack up`"
     return Finding(
         about="jail",
@@ -108,48 +114,49 @@ def _populating(facts: Facts, owner: Owner) -> Finding:
     )
 
 
-def _apply(facts: Facts) -> Iterator[Finding]:
-    if facts.lease is None:
-        return
-    died, age = facts.lease.died, facts.lease.age
-    since = f"{age / 60:.0f} min" if age >= 60 else f"{age:.0f} s"
-    free = facts.kubectl(f"delete lease {LEASE}")
-    yield Finding(
-        about="apply",
-        severity="error" if died else "note",
-        cause=f"a command that began {since} ago was cut short: the cluster may be half changed"
-        if died
-        else f"another command has been changing the cluster for {since}",
-        evidence=(facts.lease.holder,),
-        mend="run the same command again: it finishes what is left"
-        if died
-        else f"wait for it; if it has ended without a word: {free}",
-        weight=12,
-    )
+def _apply(cluster: Snapshot) -> Iterator[Finding]:
+    """The lock of an `up` or `destroy` of the kubectl way."""
+    for lease in cluster.of("Lease"):
+        if lease["metadata"]["name"] != LEASE:
+            continue
+        died, age = has_died(lease), cluster.now - at(lease["metadata"].get("creationTimestamp"))
+        since = f"{age / 60:.0f} min" if age >= 60 else f"{age:.0f} s"
+        yield Finding(
+            about="apply",
+            severity="error" if died else "note",
+            cause=f"a command that began {since} ago was cut short: the cluster may be half changed"
+            if died
+            else f"another command has been changing the cluster for {since}",
+            evidence=(lease.get("spec", {}).get("holderIdentity") or "somebody",),
+            mend="run the same command again: it finishes what is left"
+            if died
+            else f"wait for it; if it has ended without a word: {cluster.kubectl(f'delete lease {LEASE}')}",
+            weight=12,
+        )
 
 
-def _drift(facts: Facts) -> Iterator[Finding]:
-    told = {owner.name: owner.wanted for owner in facts.owners if owner.kind == "StatefulSet"}
-    for name, pool in facts.pools.items() if facts.knows("workloads") else ():
-        if not pool.elastic and told.get(name, 0) != pool.size:
+def _drift(cluster: Snapshot) -> Iterator[Finding]:
+    told = {item["metadata"]["name"]: item["spec"].get("replicas", 1) for item in cluster.of("StatefulSet")}
+    for name, pool in cluster.config.worker_nodes.items() if cluster.knows("workloads") else ():
+        if not pool.is_elastic and told.get(name, 0) != pool.most:
             has = f"{told[name]} nodes" if name in told else "nothing of it"
             yield Finding(
                 about=f"pool {name}",
                 severity="warning",
-                cause=f"pool {name} is not as in the stack file: it wants {pool.size} nodes, the cluster has {has}",
+                cause=f"pool {name} is not as in the stack file: it wants {pool.most} nodes, the cluster has {has}",
                 mend="slurmstack preview, then `slurmstack up`",
                 after=("apply",),
-                weight=abs(told.get(name, 0) - pool.size),
+                weight=abs(told.get(name, 0) - pool.most),
             )
 
 
-def _accounting(facts: Facts) -> Iterator[Finding]:
-    if facts.slurmdbd_answers is False:
+def _accounting(cluster: Snapshot) -> Iterator[Finding]:
+    if cluster.slurmdbd_answers is False:
         yield Finding(
             about="accounting",
             severity="error",
             cause=f"{SILENT_SLURMDBD}: sacct, sacctmgr and limits by account do not work; jobs go on",
-            mend=facts.kubectl(f"logs {ACCOUNTING_HOST} -c {ACCOUNTING} --tail 20"),
+            mend=cluster.kubectl(f"logs {ACCOUNTING_HOST} -c {ACCOUNTING} --tail 20"),
             after=(f"pod {ACCOUNTING_HOST}", f"owner {ACCOUNTING}", f"pod {DATABASE}-0", "slurmctld"),
             weight=5,
         )

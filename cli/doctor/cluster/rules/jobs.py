@@ -8,22 +8,25 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from shlex import quote
 
-from cli.doctor.cluster.facts import Facts, SlurmNode
 from cli.doctor.cluster.findings import Finding, Severity
 from cli.doctor.cluster.reasons import Meaning, meaning
+from cli.status.job import KnownJob
+from cli.status.questions import SlurmNode
+from cli.status.snapshot import Snapshot
 from cli.text import plain
 from cli.times import YEAR_10000
-from images.common.slurm_jobs import Job
-from images.common.slurm_records import number_of, states_of, text_of
+from images.common.slurm_jobs import ENDED, Job
+from images.common.slurm_records import moment
 
 _SLURM = re.compile(r"(?:^|(?<=: )|(?<=; ))(?=(?:scontrol|squeue|scancel|sacctmgr|sprio) )")
 _LISTED = 8
+_NOT_ENDED = frozenset({"PENDING", "RUNNING", "SUSPENDED"})
 
 
-def find(facts: Facts) -> Iterator[Finding]:
+def find(cluster: Snapshot) -> Iterator[Finding]:
     """What is wrong with jobs as a whole. Those that wait for their turn or for limits are as they should be."""
     groups: dict[str, list[Job]] = defaultdict(list)
-    for job in facts.jobs:
+    for job in cluster.jobs:
         if job.waits and job.reason != "JobHeldUser":
             groups[job.reason].append(job)
     for reason, jobs in groups.items():
@@ -37,14 +40,14 @@ def find(facts: Facts) -> Iterator[Finding]:
             severity="warning",
             cause=f"{number} {'held' if said.kind == 'held' else never}: {said.words}",
             evidence=(reason, *(f"{job.id} of {job.user}" for job in jobs[:_LISTED])),
-            mend=_mend(facts, first, said),
+            mend=_mend(cluster, first, said),
             after=tuple(f"partition {name}" for name in first.partitions if said.kind == "never"),
             weight=len(jobs),
         )
-    yield from _no_nodes(facts)
+    yield from _no_nodes(cluster)
 
 
-def _mend(facts: Facts, job: Job, said: Meaning) -> str:
+def _mend(cluster: Snapshot, job: Job, said: Meaning) -> str:
     """The command with this job's names, where Slurm's commands can be run.
 
     It is there to be copied into a shell, and users write names: an account may be any text.
@@ -53,26 +56,26 @@ def _mend(facts: Facts, job: Job, said: Meaning) -> str:
     names = {"id": id_, "user": job.user, "partition": job.partitions[0]}
     names |= {"account": job.account or "ACCOUNT", "qos": job.qos or "QOS"}
     words = said.mend.format(**{key: quote(plain(name)) for key, name in names.items()})
-    return _SLURM.sub(facts.slurm(""), words)
+    return _SLURM.sub(cluster.slurm(""), words)
 
 
-def _no_nodes(facts: Facts) -> Iterator[Finding]:
+def _no_nodes(cluster: Snapshot) -> Iterator[Finding]:
     """Partitions in which jobs wait, and no node takes one."""
     waiting: dict[str, list[str]] = defaultdict(list)
-    for job in facts.jobs:
+    for job in cluster.jobs:
         if job.waits and meaning(job.reason, job.detail).kind == "turn":
             for name in job.partitions:
                 waiting[name].append(job.id)
     for name, ids in waiting.items():
-        nodes = [node for node in facts.nodes if name in node.partitions]
+        nodes = [node for node in cluster.nodes if name in node.partitions]
         open_ = [node for node in nodes if not node.gets_no_jobs and "NOT_RESPONDING" not in node.states]
-        if facts.knows("slurm", "nodes") and not facts.slurmctld and not open_:
+        if cluster.knows("slurm", "nodes") and not cluster.slurmctld and not open_:
             yield Finding(
                 about=f"queue {name}",
                 severity="error",
                 cause=f"{len(ids)} jobs wait in partition {name}, and none of its {len(nodes)} nodes takes jobs",
                 evidence=(f"jobs {', '.join(ids[:_LISTED])}",),
-                mend=facts.slurm(f"sinfo --partition={name} --list-reasons"),
+                mend=cluster.slurm(f"sinfo --partition={name} --list-reasons"),
                 after=_closers(nodes),
                 weight=len(ids),
             )
@@ -83,33 +86,56 @@ def _closers(nodes: Iterable[SlurmNode]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for n in nodes for name in (f"node {n.name}", f"pool {n.name.rpartition('-')[0]}")))
 
 
-def explain(facts: Facts, wanted: str) -> Iterator[Finding]:
-    """Why the job of this number waits, runs, or has ended. Nothing if nobody knows it."""
-    base = re.split(r"[_+]", wanted)[0]
-    queued = [job for job in facts.jobs if job.id == wanted]
-    queued = queued or [job for job in facts.jobs if re.split(r"[_+]", job.id)[0] == base]
+def explain(cluster: Snapshot, known: KnownJob) -> Iterator[Finding]:
+    """Why a job waits, runs, or has ended. Nothing if nobody knows it."""
+    base = re.split(r"[_+]", known.id)[0]
+    there = [job for job in cluster.jobs if job.state != ENDED]
+    queued = [job for job in there if job.id == known.id]
+    queued = queued or [job for job in there if re.split(r"[_+]", job.id)[0] == base]
     for job in queued:
-        yield _waiting(facts, job) if job.waits else _running(job)
-    if queued:
+        yield _waiting(cluster, job) if job.waits else _running(job)
+    if not queued:
+        yield from _ended(cluster, known)
+
+
+def _ended(cluster: Snapshot, known: KnownJob) -> Iterator[Finding]:
+    """By its record of last, or by what slurmctld still has of it."""
+    run = next((run for run in reversed(known.runs) if "." not in run["JobID"]), None)
+    job = next((job for job in known.present if job.base_state not in _NOT_ENDED), None)
+    if run is None and job is None:
         return
-    if facts.job:
-        code = facts.job.get("exit_code")
-        number = number_of(code.get("return_code")) if isinstance(code, dict) else None
-        seen: tuple[str, ...] = (
-            f"exit status {number or 0:.0f}; on {text_of(facts.job.get('nodes')) or 'no node'}",
-            text_of(facts.job.get("state_reason")),
+    state, seen = "", []
+    if run is not None:
+        state, hosts = run["State"], run["NodeList"].replace("None assigned", "")
+        start, end = (moment(run[name]) for name in ("Start", "End"))
+        seen = [
+            f"exit status {run['ExitCode']}; on {hosts or 'no node'}",
+            f"from {_time(start) if start else 'no start'} to {_time(end) if end else 'now'}",
+            "" if run["Reason"] == "None" else run["Reason"],
+        ]
+    if job is not None and (run is None or state in _NOT_ENDED):  # slurmdbd has not heard of its end yet
+        state, seen = job.state, [f"on {job.node_list or 'no node'}", job.reason]
+    if state in _NOT_ENDED:
+        yield Finding(
+            about=f"job {known.id}",
+            severity="note",
+            cause=f"job {known.id} is {state.lower()}",
+            evidence=() if cluster.knows("jobs") else ("the queue, which says more, could not be read",),
+            mend=cluster.slurm(f"scontrol show job {known.id}"),
         )
-        yield _end(facts, wanted, tuple(sorted(states_of(facts.job.get("job_state")))), seen)
-    elif facts.past:
-        said = ("" if field in {"None", "None assigned", "Unknown"} else field for field in facts.past)
-        state, code, nodes, start, end, reason = (*said, *([""] * 6))[:6]
-        seen = (f"exit status {code}; on {nodes or 'no node'}", f"from {start or 'no start'} to {end or 'now'}", reason)
-        yield _end(facts, wanted, (state,), seen)
+        return
+    yield Finding(
+        about=f"job {known.id}",
+        severity="note" if state.startswith("COMPLET") else "warning",
+        cause=f"job {known.id} has ended: {state}",
+        evidence=tuple(filter(None, seen)),
+        mend=f"slurmstack logs --job {known.id}",
+    )
 
 
-def _waiting(facts: Facts, job: Job) -> Finding:
+def _waiting(cluster: Snapshot, job: Job) -> Finding:
     said = meaning(job.reason, job.detail)
-    nodes = [node for node in facts.nodes if set(node.partitions) & set(job.partitions)]
+    nodes = [node for node in cluster.nodes if set(node.partitions) & set(job.partitions)]
     closed = [f"{node.name} {node.state} ({node.reason})" for node in nodes if node.gets_no_jobs]
     lines = [
         f"Slurm says {job.detail or job.reason}",
@@ -122,7 +148,7 @@ def _waiting(facts: Facts, job: Job) -> Finding:
         severity=severities.get(said.kind, "warning"),
         cause=f"job {job.id} of {job.user} waits: {said.words}",
         evidence=tuple(filter(None, lines)),
-        mend=_mend(facts, job, said),
+        mend=_mend(cluster, job, said),
         after=_closers(nodes) if closed and len(closed) == len(nodes) else (),
     )
 
@@ -141,25 +167,4 @@ def _running(job: Job) -> Finding:
         cause=f"job {job.id} of {job.user} is {job.state.lower()} on {', '.join(job.nodes)}",
         evidence=(left,),
         mend="nothing to mend",
-    )
-
-
-_NOT_ENDED = frozenset({"PENDING", "RUNNING", "SUSPENDED"})
-
-
-def _end(facts: Facts, wanted: str, states: tuple[str, ...], seen: tuple[str, ...]) -> Finding:
-    if going := _NOT_ENDED & set(states):
-        return Finding(
-            about=f"job {wanted}",
-            severity="note",
-            cause=f"job {wanted} is {', '.join(sorted(going)).lower()}",
-            evidence=() if facts.knows("jobs") else ("the queue, which says more, could not be read",),
-            mend=facts.slurm(f"scontrol show job {wanted}"),
-        )
-    return Finding(
-        about=f"job {wanted}",
-        severity="note" if any(state.startswith("COMPLETED") for state in states) else "warning",
-        cause=f"job {wanted} has ended: {', '.join(states)}",
-        evidence=tuple(filter(None, seen)),
-        mend=f"slurmstack logs --job {wanted}",
     )

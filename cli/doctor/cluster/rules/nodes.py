@@ -8,9 +8,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from cli.doctor.cluster.facts import Facts, Pod, SlurmNode
+from cli.change.in_place import has_put_back
+from cli.change.owner import is_stopped, note_of
 from cli.doctor.cluster.findings import Finding, Severity
-from cli.health.nodes import Found
+from cli.health.nodes import Found, in_order, node_of
+from cli.health.nodes import Node as CheckedNode
+from cli.status.questions import SlurmNode
+from cli.status.snapshot import Pod, Snapshot, at, condition
+from images.common.health.slurm import Record
 from images.common.slurm_node import (
     ELASTIC,
     IN_WINDOW,
@@ -23,7 +28,7 @@ from images.common.slurm_node import (
     STAYS_LEAVING,
     TOPOLOGY_REASON,
 )
-from slurm.names import CONTROLLER_HOST, WORKER
+from slurm.names import CONTROLLER, CONTROLLER_HOST, WORKER
 
 _MUNGE = re.compile(r"munge|credential|authentication", re.IGNORECASE)
 _CLOCK = re.compile(r"expired|rewound|clock|time", re.IGNORECASE)
@@ -38,22 +43,22 @@ _HANGS = re.compile(r"did not end in|of an earlier run does not end")
 """What a check says that was ended, or is not begun again (images/health/runner.py)."""
 
 
-def find(facts: Facts) -> Iterator[Finding]:
+def find(cluster: Snapshot) -> Iterator[Finding]:
     """All about slurmctld and its nodes."""
-    if facts.slurmctld:
-        yield _silent(facts)
-    for node in facts.nodes:
-        yield from _node(facts, node)
-    if not facts.slurmctld and facts.knows("slurm", "nodes"):
-        yield from _strangers(facts)
-    for name in facts.pools:
-        yield from _elastic(facts, name)
+    if cluster.slurmctld:
+        yield _silent(cluster)
+    for node in sorted(cluster.nodes, key=lambda node: in_order(node.name)):
+        yield from _node(cluster, node)
+    if not cluster.slurmctld and cluster.knows("slurm", "nodes"):
+        yield from _strangers(cluster)
+    for name in cluster.config.worker_nodes:
+        yield from _elastic(cluster, name)
 
 
-def _silent(facts: Facts) -> Finding:
-    said, logs = facts.slurmctld, facts.kubectl(f"logs service/{CONTROLLER_HOST}")
-    if facts.restore is not None:
-        cause, mend = facts.restore
+def _silent(cluster: Snapshot) -> Finding:
+    said, logs = cluster.slurmctld, cluster.kubectl(f"logs service/{CONTROLLER_HOST}")
+    if (restore := _restore(cluster)) is not None:
+        cause, mend = restore
     elif _MUNGE.search(said):
         late = bool(_CLOCK.search(said))
         cause = "slurmctld refuses everybody: " + ("the clocks of machines differ" if late else "munge does not work")
@@ -71,24 +76,43 @@ def _silent(facts: Facts) -> Finding:
     )
 
 
-def _node(facts: Facts, node: SlurmNode) -> Iterator[Finding]:
-    pod = facts.pod(node.name)
+def _restore(cluster: Snapshot) -> tuple[str, str] | None:
+    """Why Slurm is stopped, and what starts it, where a restore has stopped it."""
+    workloads = cluster.of("StatefulSet", "Deployment")
+    stopped = [str(item["metadata"]["name"]) for item in workloads if is_stopped(item)]
+    if CONTROLLER not in stopped:
+        return None
+    if any(map(has_put_back, workloads)):
+        return f"a restore has left {', '.join(stopped)} stopped", "slurmstack up"
+    note = note_of(workloads)
+    cause = f"a restore that has stopped {', '.join(stopped)} runs, or was not finished"
+    return cause, note.command if note is not None else "slurmstack restore"
+
+
+def _node(cluster: Snapshot, node: SlurmNode) -> Iterator[Finding]:
+    pod = cluster.pod(node.name)
     if node.states & {"FUTURE", "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP"}:
         return
-    if node.reason.startswith((LEAVING_REASON, TOPOLOGY_REASON)) and pod and pod.leaving:
+    if node.reason.startswith((LEAVING_REASON, TOPOLOGY_REASON)) and pod and pod.leaves:
         return  # rules.pods tells what it waits for
-    after = (f"pod {node.name}", "slurmctld", *([f"machine {pod.machine}"] if pod else ()))
-    failing = [found for found in node.checked.findings if _fails(found)] if node.checked.fresh else []
+    after = (f"pod {node.name}", "slurmctld", *([f"machine {pod.node}"] if pod else ()))
+    checked = _checked(cluster, node)
+    failing = [found for found in checked.findings if _fails(found)] if checked.fresh else []
     told = Finding(about=f"node {node.name}", severity="error", cause="", after=after, weight=1)
     if "NOT_RESPONDING" in node.states or "Not responding" in node.reason:
-        yield _unheard(facts, node, pod, told)
+        yield _unheard(cluster, node, pod, told)
     elif node.gets_no_jobs:
-        yield _closed(facts, node, failing, told)
+        yield _closed(cluster, node, checked.drained_for, failing, told=told)
     elif failing:  # it is only reported, or the drain waits for the limit
         how = "fails" if failing[0].status == "fail" else "does not end"
         cause = f"node {node.name} takes jobs though its check {failing[0].check} {how}"
         mend = f"slurmstack health run {failing[0].check} --node {node.name}"
         yield _made(told, cause, tuple(found.line for found in failing), mend, severity="warning")
+
+
+def _checked(cluster: Snapshot, node: SlurmNode) -> CheckedNode:
+    """What its health checks say."""
+    return node_of(Record(**vars(node)), cluster.now)
 
 
 def _fails(found: Found) -> bool:
@@ -100,22 +124,23 @@ def _made(told: Finding, cause: str, evidence: tuple[str, ...], mend: str, **mor
     return replace(told, cause=cause, evidence=evidence, mend=mend, **more)
 
 
-def _unheard(facts: Facts, node: SlurmNode, pod: Pod | None, told: Finding) -> Finding:
+def _unheard(cluster: Snapshot, node: SlurmNode, pod: Pod | None, told: Finding) -> Finding:
     who = f"slurmctld does not hear from node {node.name}"
     evidence = (f"{node.state}; {node.reason or 'no reason given'}",)
-    if pod is None and facts.knows("pods"):
-        mend = facts.slurm(f"scontrol delete nodename={node.name}") + " if it shall not come back"
+    if pod is None and cluster.knows("pods"):
+        mend = cluster.slurm(f"scontrol delete nodename={node.name}") + " if it shall not come back"
         return _made(told, f"{who}: it has no pod", evidence, mend)
     said = ", though its pod is ready: munge, clock or network" if pod is not None and pod.ready else ""
-    return _made(told, who + said, evidence, facts.kubectl(f"logs {node.name} --all-containers --tail 20"))
+    return _made(told, who + said, evidence, cluster.kubectl(f"logs {node.name} --all-containers --tail 20"))
 
 
-def _closed(facts: Facts, node: SlurmNode, failing: list[Found], told: Finding) -> Finding:
+def _closed(cluster: Snapshot, node: SlurmNode, check: str | None, failing: list[Found], *, told: Finding) -> Finding:
+    """`check`: the one that keeps it drained."""
     who = f" by {node.reason_by}" if node.reason_by else ""
     when = f", {datetime.fromtimestamp(node.reason_at, UTC):%Y-%m-%d %H:%M} UTC" if node.reason_at else ""
     evidence: tuple[str, ...] = (f"{node.state}; reason: {node.reason or 'none given'}{who}{when}",)
-    resume = facts.slurm(f"scontrol update nodename={node.name} state=resume")
-    if (check := node.checked.drained_for) is not None:
+    resume = cluster.slurm(f"scontrol update nodename={node.name} state=resume")
+    if check is not None:
         cause = f"node {node.name} is drained by its health checks: {check}"
         mend = f"slurmstack health; the node comes back by itself when {check} is well"
         return _made(told, cause, (*evidence, *(found.line for found in failing)), mend)
@@ -123,45 +148,46 @@ def _closed(facts: Facts, node: SlurmNode, failing: list[Found], told: Finding) 
         mend = f"correct worker_nodes.{node.name.rpartition('-')[0]}.resources, then `slurmstack up`; or its machine"
         return _made(told, f"node {node.name} has less than its pool promises: {node.reason}", evidence, mend)
     if node.states & {"INVALID_REG", "INVAL"}:
-        mend = facts.kubectl(f"logs {node.name} -c slurmd --tail 20")
+        mend = cluster.kubectl(f"logs {node.name} -c slurmd --tail 20")
         return _made(told, f"node {node.name} is not what Slurm expects", evidence, mend)
-    if node.reason.startswith(ROLLS) and facts.pod(node.name) is not None:
+    if node.reason.startswith(ROLLS) and cluster.pod(node.name) is not None:
         cause = f"node {node.name} takes no more jobs: it gets a new pod when those that it has are done"
-        return _made(told, cause, evidence, facts.slurm(f"squeue --nodelist={node.name}"), severity="note")
+        return _made(told, cause, evidence, cluster.slurm(f"squeue --nodelist={node.name}"), severity="note")
     if node.reason == TOPOLOGY_REASON:
-        mend = facts.kubectl(f"logs service/{CONTROLLER_HOST} -c config-agent --tail 20")
+        mend = cluster.kubectl(f"logs service/{CONTROLLER_HOST} -c config-agent --tail 20")
         return _made(told, f"node {node.name} waits for its place in the topology", evidence, mend)
     state, why = "down" if "DOWN" in node.states else "drained", f": {node.reason}" if node.reason else ""
     return _made(told, f"node {node.name} is {state}{who}{why}", evidence, resume, severity="warning")
 
 
-def _strangers(facts: Facts) -> Iterator[Finding]:
+def _strangers(cluster: Snapshot) -> Iterator[Finding]:
     """Workers that run, and that Slurm does not know."""
-    known = {node.name for node in facts.nodes}
-    for pod in facts.pods:
-        late = facts.now - (pod.ready_at or pod.created_at) > _JOINING  # its machine and image may have taken long
-        if pod.component == WORKER and pod.ready and not pod.leaving and late and pod.name not in known:
+    known = {node.name for node in cluster.nodes}
+    for pod in cluster.pods:
+        ready = condition(pod.item, "Ready").get("lastTransitionTime")  # its machine and image may have taken long
+        late = cluster.now - at(ready or pod.item["metadata"].get("creationTimestamp")) > _JOINING
+        if pod.component == WORKER and pod.ready and not pod.leaves and late and pod.name not in known:
             yield Finding(
                 about=f"node {pod.name}",
                 severity="error",
                 cause=f"pod {pod.name} runs, and Slurm has no such node",
-                mend=facts.kubectl(f"logs {pod.name} -c slurmd --tail 20"),
+                mend=cluster.kubectl(f"logs {pod.name} -c slurmd --tail 20"),
                 after=(f"pod {pod.name}", "slurmctld", "configuration"),
                 weight=1,
             )
 
 
-def _elastic(facts: Facts, name: str) -> Iterator[Finding]:
+def _elastic(cluster: Snapshot, name: str) -> Iterator[Finding]:
     """A pool whose nodes do not come, one that is set aside until a person resumes it, or one in a window."""
-    nodes = [node for node in facts.nodes if node.name.rpartition("-")[0] == name and "DRAIN" in node.states]
-    events = facts.kubectl("get events --field-selector=reason=FailedScheduling")
-    pods = facts.kubectl(f"get pods -l slurmstack/pool={name}")
+    nodes = [node for node in cluster.nodes if node.name.rpartition("-")[0] == name and "DRAIN" in node.states]
+    events = cluster.kubectl("get events --field-selector=reason=FailedScheduling")
+    pods = cluster.kubectl(f"get pods -l slurmstack/pool={name}")
     look = f"see why no node came: {pods}, {events}, and the log of what adds machines (the cloud's autoscaler)"
     kinds: tuple[tuple[str, Severity, str], ...] = (
-        (SET_ASIDE, "error", f"{look}; then {facts.slurm('scontrol update nodename={nodes} state=resume')}"),
+        (SET_ASIDE, "error", f"{look}; then {cluster.slurm('scontrol update nodename={nodes} state=resume')}"),
         (NO_CAPACITY, "warning", f"{look}; it tries again by itself"),
         (NO_START, "warning", f"{pods}; it tries again by itself"),
-        (STAYS_LEAVING, "warning", f"{facts.kubectl('get nodes')}; delete the Node of a machine that is dead"),
+        (STAYS_LEAVING, "warning", f"{cluster.kubectl('get nodes')}; delete the Node of a machine that is dead"),
         (LATE, "note", "nothing: others came, and it is tried again"),
         (IN_WINDOW, "note", f"nothing: jobs wait; or raise its max (worker_nodes.{name}.windows), `slurmstack up`"),
     )

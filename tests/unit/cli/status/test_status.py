@@ -14,13 +14,13 @@ import pytest
 
 from cli.access.reach import login_address
 from cli.status.present import print_status
-from cli.status.read import Pool, Status, read_status
-from cli.status.slurm import Queue, node_of
+from cli.status.questions import listed_node
+from cli.status.read import Pool, Queue, Status, read_status
 from config import load_config
 from slurm.conf import config_hash, render
 from tests import stacks
 from tests.fakes import squeue
-from tests.fakes.kubectl import FakeKubectl, listed
+from tests.fakes.kubectl import OURS, FakeKubectl, listed
 from tests.stacks import with_change
 
 Show = Callable[[Status], str]
@@ -45,7 +45,7 @@ def pod(name: str, *, owner: str = "StatefulSet", pool: str = "", leaves: bool =
     metadata = {
         "name": name,
         "ownerReferences": [{"kind": owner}],
-        "labels": {"slurmstack/pool": pool} if pool else {},
+        "labels": OURS | ({"slurmstack/pool": pool} if pool else {}),
         **({"deletionTimestamp": "2026-11-23T01:00:00Z"} if leaves else {}),
     }
     status = {"phase": "Running", "containerStatuses": [{"ready": True, "restartCount": 0}]}
@@ -57,7 +57,7 @@ def worker(number: int, *, leaves: bool = False) -> dict[str, Any]:
 
 
 def pool_of(replicas: int) -> dict[str, Any]:
-    return {"kind": "StatefulSet", "metadata": {"name": "default"}, "spec": {"replicas": replicas}}
+    return {"kind": "StatefulSet", "metadata": {"name": "default", "labels": OURS}, "spec": {"replicas": replicas}}
 
 
 CONTROLLER = pod("controller-0")
@@ -109,8 +109,8 @@ def cluster(
     """With these pods and other objects, whose Slurm answers so."""
     slurm = {
         "configuration": (0, json.dumps({**(agent or ACTIVE), "slurm_version": "24.11.5"})),
-        "nodes": (1, silent) if silent else (0, sinfo),
-        **({} if silent else {"queue": (0, ())}),
+        "sinfo": (1, silent) if silent else (0, sinfo),
+        **({} if silent else {"jobs": (0, ())}),
         "database": (0, ""),
     }
     answers = [({"pod,statefulset,service"}, listed(*items), "")]
@@ -166,7 +166,7 @@ def test_workers_are_those_of_the_stack_file_that_do_not_leave(
 def test_an_address_is_the_load_balancer_s_where_there_is_one() -> None:
     for status, address in (({}, "10.0.0.7"), ({"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}]}}, "192.0.2.7")):
         spec = {"clusterIP": "10.0.0.7"}
-        service = {"kind": "Service", "metadata": {"name": "login"}, "spec": spec, "status": status}
+        service = {"kind": "Service", "metadata": {"name": "login", "labels": OURS}, "spec": spec, "status": status}
         assert login_address(FakeKubectl(answers=[({"service"}, listed(service), "")]), "slurm") == address
         assert status_of(CONTROLLER, service).login_address == address
 
@@ -186,10 +186,10 @@ def test_a_slurmctld_that_does_not_answer_and_one_without_nodes_are_told_apart(s
 
 def test_a_slurmdbd_and_a_queue_that_are_silent_are_said_and_the_rest_is_shown(show: Show) -> None:
     asked = cluster(CONTROLLER, *WORKERS)
-    asked.slurm.update(database=(124, ""), queue=(124, ""))
+    asked.slurm.update(database=(124, ""), jobs=(124, ""))
     found = read_status(asked, CONFIG)
     assert (found.slurmdbd_answers, found.healthy, len(found.nodes)) == (False, False, 2)
-    assert (found.queue, found.unread) == (None, {"queue": "no answer within 8 s"})
+    assert (found.queue, found.unread) == (None, {"jobs": "no answer within 8 s"})
     assert "kubectl --context test logs -n slurm slurmdbd-0" in show(found)
 
 
@@ -215,7 +215,7 @@ def test_the_queue_has_its_reasons(show: Show) -> None:
         ("5", "COMPLETING", "None"),
     ]  # fmt: skip
     busy = cluster(CONTROLLER, *WORKERS)
-    busy.slurm["queue"] = (0, [dict(zip(("JobArrayID", "State", "Reason"), line, strict=True)) for line in lines])
+    busy.slurm["jobs"] = (0, [dict(zip(("JobArrayID", "State", "Reason"), line, strict=True)) for line in lines])
     found = read_status(busy, CONFIG)
     assert found.queue == Queue(running=1, pending=4, other=1, reasons={"Resources": 3, "JobHeldUser": 1})
     assert "1 running, 4 pending, 1 ending or suspended; waiting for: 3 Resources" in show(found)
@@ -244,7 +244,7 @@ def test_what_these_credentials_may_not_read_is_said_and_the_rest_is_shown(show:
     blind = cluster(pool_of(2), refused=refusal, slurm={})
     found = read_status(blind, CONFIG)
     assert (found.unread["pods"], found.healthy) == ("not allowed", False)
-    assert "statefulsets" not in found.unread
+    assert "workloads" not in found.unread
     shown = show(found)
     assert "slurmctld does not answer: not allowed to run commands in its pod" in shown
     assert "could not read  pods: not allowed" in shown
@@ -265,7 +265,7 @@ def test_no_text_of_a_node_is_taken_for_another_node_or_moves_the_cursor(
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
     assert "[red]bad[/b] default-7|idle" in shown
-    assert node_of({**hostile[0], "Extra": "[" * 100_000}).confinement == ""
+    assert listed_node({**hostile[0], "Extra": "[" * 100_000}).confinement == ""
 
 
 @pytest.mark.parametrize(("up", "healthy"), [(0, False), (3, True)])
@@ -297,7 +297,7 @@ def test_a_roll_says_how_far_it_is_and_which_new_pods_hold_it_up(show: Show) -> 
         return found
 
     whole = pool_of(2)
-    whole["metadata"]["labels"] = {"slurmstack/pool": "default"}
+    whole["metadata"]["labels"] = {**OURS, "slurmstack/pool": "default"}
     pool = {**whole, "status": {"updateRevision": "new"}}
     rolling = status_of(CONTROLLER, at("old", 0), at("new", 1), pool)
     assert rolling.healthy

@@ -9,10 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cli.doctor.cluster.collect import collect
-from cli.doctor.cluster.facts import Facts
-from cli.doctor.cluster.slurm import JOBS
+from cli.doctor.cluster.diagnose import diagnose_job
+from cli.doctor.cluster.findings import Finding
+from cli.status.job import FIELDS, read_job
+from cli.status.questions import DOCTOR
+from cli.status.snapshot import Snapshot, take
 from config import load_config
+from images.common.slurm_runs import DELIMITER
 from slurm.conf import config_hash, render
 from tests import stacks
 from tests.fakes.kubectl import PlayedKubectl
@@ -30,17 +33,14 @@ def recorded() -> RecordedCluster:
     document = json.loads(RECORDED.read_text(encoding="utf-8"))
     slurm = {name: (code, text) for name, (code, text) in document["slurm"].items()}
     active = {"active": config_hash(render(CONFIG)), "pending": None, "rejected": None}
-    slurm |= {
-        "job": (1, ""),
-        "past": (0, ""),
-    }
+    slurm |= {"squeue": (1, "slurm_load_jobs error: Invalid job id specified"), "sacct": (0, "")}
     slurm["configuration"] = (0, json.dumps(active))
     return RecordedCluster(objects=document["objects"], events=document["events"], slurm=slurm)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedCluster(PlayedKubectl):
-    """Answers what `collect` asks."""
+    """Answers what `doctor` asks."""
 
     objects: list[dict[str, Any]] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
@@ -53,7 +53,7 @@ class RecordedCluster(PlayedKubectl):
     ) -> subprocess.CompletedProcess[str]:
         del stdin, check
         if arguments[0] == "exec":
-            return self._exec(arguments[-1])
+            return self._exec(arguments)
         asked = arguments[1].split(",")
         found = self.events if asked == ["event"] else self.objects
         found = [item for item in found if item["kind"].lower() in asked and item["kind"] not in self.refused]
@@ -61,20 +61,28 @@ class RecordedCluster(PlayedKubectl):
         document = json.dumps({"kind": "List", "items": found})
         return subprocess.CompletedProcess(arguments, 1 if errors else 0, document, errors)
 
-    def _exec(self, script: str) -> subprocess.CompletedProcess[str]:
+    def _exec(self, arguments: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
         if "exec" in self.refused:
             return subprocess.CompletedProcess([], 1, "", self.refused["exec"])
-        marks = re.search(r"echo ([0-9a-f]{16}) end 0", script)
+        for command in {"squeue", "sacct"} & {*arguments}:
+            code, text = self.slurm[command]
+            return subprocess.CompletedProcess([], code, "" if code else text, text if code else "")
+        marks = re.search(r"echo ([0-9a-f]{16}) end 0", arguments[-1])
         assert marks is not None
         printed = [
             f"{marks[1]} {name} {code}\n{text if isinstance(text, str) else json.dumps(text)}\n"
             for name, (code, text) in self.slurm.items()
+            if name not in {"squeue", "sacct"}
         ]
         return subprocess.CompletedProcess([], 0, "".join(printed), "")
 
-    def look(self, job: str = "") -> Facts:
+    def look(self) -> Snapshot:
         """Ask, as the command does."""
-        return collect(self, CONFIG, job=job)
+        return take(self, CONFIG, DOCTOR)
+
+    def explain(self, job: str, look: Snapshot | None = None) -> tuple[Finding, ...]:
+        """The same of a job."""
+        return diagnose_job(look or self.look(), read_job(self, "slurm", job, accounting=True))
 
     def thing(self, kind: str, name: str) -> dict[str, Any]:
         """One object, to be changed. `name`: its beginning is enough."""
@@ -128,4 +136,9 @@ class RecordedCluster(PlayedKubectl):
             "Reason": reason, "ReasonList": f"({reason})", "Account": more.get("account", "default"),
             "StartTime": more.get("start", "N/A"),
         }  # fmt: skip
-        self.slurm["queue"] = (0, self.slurm["queue"][1] + printed(JOBS.shell, [row]))
+        self.slurm["jobs"] = (0, self.slurm["jobs"][1] + printed(DOCTOR.jobs.shell, [row]))
+
+    def past(self, job: str, state: str, *, code: str = "0:0", nodes: str = "default-0") -> None:
+        """A job's record in accounting."""
+        row = {"JobID": job, "JobIDRaw": job, "State": state, "ExitCode": code, "NodeList": nodes, "Reason": "None"}
+        self.slurm["sacct"] = (0, DELIMITER.join(row.get(name, "Unknown") for name in FIELDS))

@@ -9,10 +9,13 @@ from dataclasses import replace
 import pytest
 
 from cli.doctor.cluster import reasons
-from cli.doctor.cluster.diagnose import diagnose, diagnose_job
-from cli.doctor.cluster.facts import Facts, Pool
+from cli.doctor.cluster.diagnose import diagnose
 from cli.doctor.cluster.findings import Finding
 from cli.doctor.cluster.reasons import Kind, meaning
+from cli.status.snapshot import Snapshot
+from config import load_config
+from tests import stacks
+from tests.stacks import with_change
 from tests.unit.cli.doctor.cluster.recorded import RecordedCluster, recorded
 from tests.unit.cli.doctor.cluster.situations import (
     SITUATIONS,
@@ -124,9 +127,11 @@ HELD = "slurmstack/elastic: held back in the window sat sun 00:00-24:00 Europe/B
 ASIDE = "slurmstack/elastic: set aside after 10 starts in vain; resume its nodes when there is capacity"
 
 
-def elastic(cluster: RecordedCluster) -> Facts:
+def elastic(cluster: RecordedCluster) -> Snapshot:
     """As if the one pool were elastic."""
-    return replace(cluster.look(), pools={"default": Pool(size=2, elastic=True)})
+    return replace(
+        cluster.look(), config=load_config(with_change(stacks.dev(), "worker_nodes.default.size", {"max": 2}))
+    )
 
 
 def off(cluster: RecordedCluster, *states: str, reason: str = "") -> None:
@@ -162,7 +167,7 @@ def test_a_pool_without_machines_is_the_one_cause_of_jobs_that_wait(reason: str,
     (found,) = diagnose(elastic(cluster))
     assert found.cause.startswith(f"pool default lacks nodes: {cause}")
     assert found.consequences
-    assert diagnose_job(elastic(cluster), "12")[0].cause == found.cause
+    assert cluster.explain("12", elastic(cluster))[0].cause == found.cause
     assert ("state=resume" in found.mend) is (reason == ASIDE)
     assert ("pods -l slurmstack/pool=default" in found.mend) is (reason != HELD)
 

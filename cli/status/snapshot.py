@@ -1,0 +1,212 @@
+"""What is going on in a cluster at one moment, asked of Kubernetes and of Slurm at the same time: one Snapshot.
+
+`status` draws it, the rules of `doctor` are functions from it to findings, and the bundle writes both. What it has of
+Kubernetes are the objects as kubectl prints them; what it has of Slurm is typed. Nothing is changed by looking.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from cli.kubectl import pods
+from cli.kubectl.client import Kubectl, labels_of
+from cli.status.questions import PARTS, ListedNode, SlurmNode, Wanted, ask_slurm, read_objects
+from config.cluster import ClusterConfig
+from images.common.slurm_jobs import Job
+from slurm.names import POOL_LABEL
+
+Object = Mapping[str, Any]
+"""As Kubernetes has it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pod(pods.Pod):
+    """A pod, with the object that it is."""
+
+    item: Object
+    owner: str = ""
+    """Name of the StatefulSet, Job or ReplicaSet that made it."""
+    owner_kind: str = ""
+    pool: str = ""
+    warnings: tuple[str, ...] = ()
+    """Events of Kubernetes about it, the last one first."""
+
+    @property
+    def leaves(self) -> bool:
+        """Whether it was deleted, and has not ended yet."""
+        return self.phase == pods.LEAVING
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it is ready, and does not leave."""
+        return self.ready and not self.leaves
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it has ended as it should."""
+        return self.phase == "Succeeded"
+
+    @property
+    def status(self) -> Object:
+        """What Kubernetes says of it."""
+        found: Object = self.item.get("status", {})
+        return found
+
+    @property
+    def containers(self) -> Sequence[Object]:
+        """What Kubernetes says of its containers, in the order in which they start."""
+        return [*self.status.get("initContainerStatuses", []), *self.status.get("containerStatuses", [])]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """The whole cluster, as far as it was asked for. Every part may be missing; `unread` then says why."""
+
+    config: ClusterConfig
+    reached_by: str = "kubectl"
+    """kubectl with what leads into this cluster, as a shell takes it: its own default may be another cluster."""
+    now: float = 0.0
+    """By the clock of the controller or of this machine, whichever is behind, in seconds since 1970."""
+    wanted_configuration: str = ""
+    """Hash of the configuration that the stack file makes."""
+    unread: Mapping[str, str] = field(default_factory=dict)
+    """Part -> why it could not be read. A part that is read in part is here as well."""
+
+    objects: Mapping[str, Sequence[Object]] = field(default_factory=dict)
+    """By kind: ours, and machines, leases and events."""
+    pods: tuple[Pod, ...] = ()
+    warnings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """An object's uid -> `reason: message`, the last one first, each once."""
+
+    slurmctld: str = ""
+    """Why slurmctld does not answer, in its own words; empty if it does, or was not asked."""
+    slurmdbd_answers: bool | None = None
+    """None where it was not asked."""
+    configuration: Mapping[str, Any] | None = None
+    """The configuration agent's state."""
+    sinfo: tuple[ListedNode, ...] = ()
+    nodes: tuple[SlurmNode, ...] = ()
+    jobs: tuple[Job, ...] = ()
+    partitions: Mapping[str, str] = field(default_factory=dict)
+    """Name -> state of those that do not take and start jobs, as `scontrol` says."""
+
+    @property
+    def namespace(self) -> str:
+        """Where it is."""
+        return self.config.cluster.namespace
+
+    def knows(self, *parts: str) -> bool:
+        """Whether all of these parts were read whole, so that what is not there does not exist."""
+        return not any(part in self.unread for part in parts)
+
+    def of(self, *kinds: str) -> list[Object]:
+        """The objects of these kinds."""
+        return [item for kind in kinds for item in self.objects.get(kind, ())]
+
+    def warned(self, item: Object) -> tuple[str, ...]:
+        """Events of Kubernetes about an object, the last one first."""
+        return self.warnings.get(item["metadata"].get("uid", ""), ())
+
+    def pod(self, name: str) -> Pod | None:
+        """The pod of this name."""
+        return next((pod for pod in self.pods if pod.name == name), None)
+
+    @cached_property
+    def jobs_on(self) -> Mapping[str, Sequence[Job]]:
+        """Node -> jobs that run there. Looked up for each of a thousand pods, of ten thousand jobs."""
+        found: dict[str, list[Job]] = defaultdict(list)
+        for job in self.jobs:
+            for node in job.nodes:
+                found[node].append(job)
+        return found
+
+    def kubectl(self, rest: str) -> str:
+        """A kubectl command line in the cluster's namespace: `logs POD` -> `kubectl logs -n slurm POD`."""
+        verb, _, more = rest.partition(" ")
+        return f"kubectl {verb} -n {self.namespace} {more}"
+
+    def slurm(self, command: str) -> str:
+        """A command of Slurm's, beside slurmctld."""
+        return f"kubectl exec -n {self.namespace} service/controller-0 -c slurmctld -- {command}"
+
+
+def at(stamp: str | None) -> float:
+    """A time of Kubernetes' in seconds since 1970; 0 of none."""
+    return datetime.fromisoformat(stamp).timestamp() if stamp else 0.0
+
+
+def condition(item: Object, kind: str) -> Object:
+    """What Kubernetes says of an object in this respect; empty where it says nothing."""
+    found: Sequence[Object] = item.get("status", {}).get("conditions", [])
+    return next((one for one in found if one["type"] == kind), {})
+
+
+def take(kubectl: Kubectl, config: ClusterConfig, wanted: Wanted) -> Snapshot:
+    """Ask all of it at the same time. What does not answer, or may not be read, is in `unread`.
+
+    Raises Failure only if kubectl cannot be run.
+    """
+    namespace, here = config.cluster.namespace, time.time()
+    with ThreadPoolExecutor() as pool:  # each is a process that mostly waits
+        asked = [
+            pool.submit(read_objects, kubectl, namespace, kinds, *options, seconds=wanted.patience)
+            for kinds, options in wanted.kinds
+        ]
+        slurm = pool.submit(ask_slurm, kubectl, namespace, wanted, accounting=config.accounting.enabled)
+        # Loaded while they run: templates take as long as one of them.
+        from slurm.conf import config_hash, render  # noqa: PLC0415
+
+        configuration = config_hash(render(config))
+    objects: dict[str, list[Object]] = defaultdict(list)
+    unread: dict[str, str] = {}
+    for answer in asked:
+        found, missing = answer.result()
+        unread |= {PARTS.get(kind, kind): why for kind, why in missing.items()}
+        for item in found:
+            kind = item["kind"]
+            if kind in {"Node", "Lease", "Event"} or labels_of(item).get("app.kubernetes.io/part-of") == "slurmstack":
+                objects[kind].append(item)
+    of_slurm, silent = slurm.result()
+    # One that is ahead, here or there, would have a pod deleted by force that has just begun to end.
+    now = min(of_slurm.pop("clock", 0.0) or here, here)
+    warnings = _warnings(objects["Event"])
+    return Snapshot(
+        config=config,
+        reached_by=kubectl.shown,
+        now=now,
+        wanted_configuration=configuration,
+        unread={**unread, **silent},
+        objects=objects,
+        pods=tuple(_pod(item, warnings) for item in objects["Pod"]),
+        warnings=warnings,
+        **of_slurm,
+    )
+
+
+def _warnings(events: Iterable[Object]) -> dict[str, tuple[str, ...]]:
+    """By the uid of what they are about: its name may be that of an earlier pod."""
+    found: dict[str, list[tuple[float, str]]] = defaultdict(list)
+    for event in events:
+        when = at(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp"))
+        said = f"{event.get('reason', '')}: {event.get('message', '')}"
+        found[event["involvedObject"].get("uid", "")].append((when, said))
+    return {key: tuple(dict.fromkeys(text for _, text in sorted(said, reverse=True))) for key, said in found.items()}
+
+
+def _pod(item: Object, warnings: Mapping[str, tuple[str, ...]]) -> Pod:
+    owner: Object = next(iter(item["metadata"].get("ownerReferences", [])), {})
+    return Pod(
+        **vars(pods.pod_of(item)),
+        item=item,
+        owner=owner.get("name", ""),
+        owner_kind=owner.get("kind", ""),
+        pool=labels_of(item).get(POOL_LABEL, ""),
+        warnings=warnings.get(item["metadata"].get("uid", ""), ()),
+    )
