@@ -157,12 +157,12 @@ def cloud(
         message = "the cluster is already there (cloud.kind: existing), so there is no cloud to ask"
         typer.echo(json.dumps({"cloud": settings.kind, "ok": True, "findings": []}) if as_json else message)
         return
-    from cli.doctor.cloud import nebius, report  # noqa: PLC0415  the SDK takes a second to load
+    from cli.doctor.cloud import nebius  # noqa: PLC0415  the SDK takes a second to load
 
     found = nebius.diagnose(stack.config, settings)
     if as_json:
-        typer.echo(json.dumps(report.as_data(found, cloud=settings.kind), indent=1))
+        typer.echo(json.dumps(nebius.as_data(found, cloud=settings.kind), indent=1))
     else:
-        report.print_findings(found)
-    if report.must_change(found):
+        nebius.print_findings(found)
+    if nebius.must_change(found):
         raise typer.Exit(FAILED)

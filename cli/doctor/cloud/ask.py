@@ -9,7 +9,6 @@ from typing import Any, TypeAlias, TypeVar
 
 from nebius.api.nebius.capacity import v1 as capacity
 from nebius.api.nebius.common.v1 import GetByNameRequest
-from nebius.api.nebius.compute import v1 as compute
 from nebius.api.nebius.iam import v2 as iam
 from nebius.api.nebius.mk8s import v1 as mk8s
 from nebius.api.nebius.quotas import v1 as quotas
@@ -44,17 +43,15 @@ class Answers:
     project: iam.Project
     groups: Answer[tuple[mk8s.NodeGroup, ...] | None]
     """Node groups of the stack's cluster. None: there is no such cluster."""
-    gpu_clusters: Answer[tuple[compute.GpuCluster, ...]]
-    """All of the project."""
     tenant_quotas: Answer[tuple[quotas.QuotaAllowance, ...]]
     project_quotas: Answer[tuple[quotas.QuotaAllowance, ...]]
     advice: Answer[tuple[capacity.ResourceAdvice, ...]]
     """What the tenant could have now, by region, fabric and preset."""
 
 
-def listed(answer: Answer[tuple[T, ...]]) -> tuple[T, ...]:
-    """What is in a list; nothing where there was no answer."""
-    return () if isinstance(answer, Unanswered) else answer
+def listed(answer: Answer[tuple[T, ...] | None]) -> tuple[T, ...]:
+    """What is in a list; nothing where there was no answer, or no list."""
+    return answer if isinstance(answer, tuple) else ()
 
 
 async def ask(sdk: SDK, cloud: NebiusCloud, cluster: str, *, seconds: float) -> Answer[Answers]:
@@ -69,7 +66,6 @@ async def ask(sdk: SDK, cloud: NebiusCloud, cluster: str, *, seconds: float) -> 
     for name, client, request, parent_id in (
         ("tenant_quotas", quotas.QuotaAllowanceServiceClient, quotas.ListQuotaAllowancesRequest, tenant_id),
         ("project_quotas", quotas.QuotaAllowanceServiceClient, quotas.ListQuotaAllowancesRequest, project_id),
-        ("gpu_clusters", compute.GpuClusterServiceClient, compute.ListGpuClustersRequest, project_id),
         # The service gives no advice about a project.
         ("advice", capacity.ResourceAdviceServiceClient, capacity.ListResourceAdviceRequest, tenant_id),
     ):

@@ -10,8 +10,7 @@ import nebius.api.nebius.mk8s.v1 as mk8s
 import pytest
 from nebius.api.nebius.common.v1 import ResourceMetadata
 
-from cli.doctor.cloud.nebius import diagnose
-from cli.doctor.cloud.report import Finding
+from cli.doctor.cloud.nebius import Finding, diagnose
 from config import load_config
 from config.sections.cloud import NebiusCloud
 from tests.fakes import nebius_answers as cloud
@@ -146,7 +145,6 @@ def test_what_is_there_already_is_not_needed_once_more(doctor: Doctor) -> None:
     there = {
         "ClusterService/GetByName": mk8s.Cluster(metadata=ResourceMetadata(id="mk8scluster-e00a", name="slurm")),
         "NodeGroupService/List": mk8s.ListNodeGroupsResponse(items=groups),
-        "GpuClusterService/List": cloud.gpu_clusters(cloud.gpu_cluster("slurm-fabric-6")),
         "QuotaAllowanceService/List": cloud.quota_reply(used),
         "ResourceAdviceService/List": cloud.advices(cloud.advice(machines=0)),
     }
@@ -169,9 +167,6 @@ def test_reserved_gpus_need_no_quota_and_are_not_given_to_two_pools(doctor: Doct
     assert worst(doctor(replies), "quotas").state != "change"
     sections = cloud.stack()
     sections["worker_nodes"]["more"] = sections["worker_nodes"]["default"]
-    assert "16 more needed" in worst(doctor(replies, sections), "quotas").message
-    # Nor where one of them takes reserved machines only, and the other any.
-    sections["worker_nodes"]["more"] = {**sections["worker_nodes"]["default"], "reservation": {"policy": "STRICT"}}
     assert "16 more needed" in worst(doctor(replies, sections), "quotas").message
 
 
