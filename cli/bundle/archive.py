@@ -24,8 +24,7 @@ from cli.doctor.cluster.diagnose import diagnose
 from cli.doctor.cluster.findings import as_data as findings_as_data
 from cli.errors import USAGE, Failure
 from cli.kubectl.client import ANSWER_SECONDS, Kubectl, complaint, in_controller
-from cli.logs.lines import in_order
-from cli.logs.sources import containers, events, read_log, side_by_side
+from cli.logs.lines import containers, events, in_order, read_log, side_by_side
 from cli.stack import Stack
 from cli.status.questions import DOCTOR
 from cli.status.read import read_status

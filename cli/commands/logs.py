@@ -1,4 +1,4 @@
-"""The command `logs`: what was written about a component, a node or a job."""
+"""The command `logs`: what was written about a component or a job."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ def logs(
     ] = None,
     config: ConfigOption = None,
     *,
-    node: Annotated[str | None, option("--node", metavar="NODE", help="What is about this Slurm node.")] = None,
     job: Annotated[
         str | None, option("--job", metavar="ID", help="What is about this job: 12, or 12_3 (array).")
     ] = None,
@@ -45,14 +44,13 @@ def logs(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print each line as a JSON object.")] = False,
 ) -> None:
-    """Print what Slurm and Kubernetes wrote about a component, a node or a job, in the order of time.
+    """Print what Slurm and Kubernetes wrote about a component or a job, in the order of time.
 
     Each line is TIME COMPONENT(POD/CONTAINER) TEXT. The times are in UTC; one without milliseconds is known to the
     second only, and stands at its end. Events of Kubernetes are among the lines, and what containers wrote before
     their last restart. What cannot be read is said on standard error, and the rest is printed all the same.
 
-    --node has the worker's pod, the events of its machine, and lines of slurmctld, of the configuration agent and of
-    the watcher that name the node. --job has lines of slurmctld, slurmdbd, the watcher and the job's nodes (prolog
+    --job has lines of slurmctld, slurmdbd, the watcher and the job's nodes (prolog
     and epilog too) that name it, and from sacct when it was submitted, started and ended, with its steps.
 
     Logs of pods that are gone are gone with them; Kubernetes keeps events for an hour.
@@ -62,16 +60,14 @@ def logs(
     Examples:
       slurmstack logs --job 1234
 
-      slurmstack logs --node gpu-3 --since 2d
+      slurmstack logs gpu-3 --since 2d
 
       slurmstack logs slurmctld --since 30m | grep error
 
       slurmstack logs --since 5m --json | jq -r .text
     """
-    given = {"COMPONENT": component, "--node": node, "--job": job}
-    named = [name for name, value in given.items() if value is not None]
-    if len(named) > 1:
-        raise Failure(f"{' and '.join(named)} contradict each other", hint="leave out all but one", code=USAGE)
+    if component is not None and job is not None:
+        raise Failure("COMPONENT and --job contradict each other", hint="leave out one of them", code=USAGE)
     if job is not None and not re.fullmatch(JOB, job):
         raise Failure(f"--job {job!r} is no number of a job", hint="12, or 12_3 for a task of an array", code=USAGE)
     now = datetime.now(UTC)
@@ -84,7 +80,6 @@ def logs(
         stack.config.cluster.namespace,
         now,
         component=component,
-        node=node,
         job=job,
         since=first,
         accounting=stack.config.accounting.enabled,

@@ -1,8 +1,8 @@
-"""Which lines are about a component, a node or a job."""
+"""Which lines are about a component or a job."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -10,22 +10,26 @@ from typing import Any
 from cli.errors import USAGE, Failure
 from cli.health.query import refuse_no_namespace
 from cli.kubectl.client import Kubectl
-from cli.logs.lines import Line, names_job, names_node, to_the_second
-from cli.logs.sources import Container, Found, Source, containers, events, log_sources, read_all
+from cli.logs.lines import (
+    Container,
+    Found,
+    Line,
+    Source,
+    containers,
+    events,
+    log_sources,
+    names_job,
+    read_all,
+    to_the_second,
+)
 from cli.status.job import KnownJob, read_job
 from cli.times import YEAR_10000
 from images.common.slurm_jobs import Job
 from images.common.slurm_records import moment
 from slurm.names import WORKER
 
-_WATCHERS = ("slurmctld", "config-agent", "health-watch")
-"""Containers whose programs speak of nodes."""
-
 _OF_JOBS = ("slurmctld", "slurmdbd", "health-watch")
 """Containers whose programs speak of jobs, besides slurmd on the job's nodes."""
-
-_MACHINES = "default"
-"""Namespace of the events of machines, which are in none."""
 
 LISTED = 12
 """Of what could not be read, and of names: there may be a thousand workers."""
@@ -37,7 +41,6 @@ def gather(
     now: datetime,
     *,
     component: str | None = None,
-    node: str | None = None,
     job: str | None = None,
     since: datetime | None = None,
     accounting: bool = True,
@@ -58,15 +61,10 @@ def gather(
     if job is not None:
         known = read_job(kubectl, namespace, job, accounting=accounting)
         found = _of_job(kubectl, namespace, known, there, now=now, since=since)
-    elif node is not None:
-        found = read_all(_of_node(kubectl, namespace, node, there, since))
-        if there and not any(item.pod == node for item in there):
-            _note_gone(found, "node", node, {item.pod for item in there if item.component == WORKER})
     else:
         found = read_all(_of_component(kubectl, namespace, component, there, since))
         if there and component is not None and not any(map(_is_called(component), there)):
-            names = {word for item in there for word in (item.component, item.name, item.pool) if word}
-            _note_gone(found, "component, container, pool or pod", component, names)
+            _note_gone(found, component, there)
     found.missing[:0] = missing
     if not found.read:
         raise Failure("nothing could be read:\n" + "\n".join(f"  {line}" for line in found.missing[:LISTED]))
@@ -93,27 +91,12 @@ def _of_component(
     return {**logs, "events": partial(events, kubectl, namespace, wanted=about)}
 
 
-def _of_node(
-    kubectl: Kubectl, namespace: str, node: str, there: Sequence[Container], since: datetime | None
-) -> dict[str, Source]:
-    own = [item for item in there if item.pod == node]
-    others = [item for item in there if item.name in _WATCHERS and item.pod != node]
-    sources = log_sources(kubectl, namespace, own, since=since)
-    sources["events"] = partial(
-        events, kubectl, namespace, wanted=lambda item: item["involvedObject"].get("name") == node
-    )
-    if machine := next((item.machine for item in own), ""):
-        of_machine = f"--field-selector=involvedObject.kind=Node,involvedObject.name={machine}"
-        sources[f"events of machine {machine}"] = partial(events, kubectl, _MACHINES, of_machine)
-    return sources | log_sources(kubectl, namespace, others, since=since, matches=names_node(node))
-
-
-def _note_gone(found: Found, what: str, name: str, names: Collection[str]) -> None:
+def _note_gone(found: Found, name: str, there: Sequence[Container]) -> None:
     """Note that it has gone. Raises Failure where nobody has written of one of that name either."""
-    if not found.lines and names:
-        known = sorted(names)
+    if not found.lines:
+        known = sorted({word for item in there for word in (item.component, item.name, item.pool) if word})
         listed = ", ".join(known[: 3 * LISTED]) + (" ..." if known[3 * LISTED :] else "")
-        raise Failure(f"there is no {what} {name!r}; there are: {listed}", code=USAGE)
+        raise Failure(f"there is no component, container, pool or pod {name!r}; there are: {listed}", code=USAGE)
     found.missing.append(f"{name}: there is no such pod now")
 
 

@@ -72,7 +72,6 @@ class FakeCluster(PlayedKubectl):
     logs: Mapping[str, str] = field(default_factory=dict)
     """By `POD/CONTAINER`, and `POD/CONTAINER previous`."""
     events: Sequence[Any] = ()
-    machine_events: Sequence[Any] = ()
     objects: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     """Further ones, by what `kubectl get` calls their kind."""
     slurm: Mapping[str, str] = field(default_factory=dict)
@@ -99,22 +98,21 @@ class FakeCluster(PlayedKubectl):
             case ("exec", "-n", "slurm", "controller-0", "-c", "slurmctld", "--", *command):
                 word = next((word for word in ("sacct", *self.slurm) if word in command), "")
                 return (self.slurm[word], "") if word in self.slurm else ("", f"{command[0]}: cannot be asked")
-            case ("get", "--ignore-not-found", kinds, *more) | ("get", kinds, *more):
-                return self._objects(kinds, more)
+            case ("get", "--ignore-not-found", kinds, *_) | ("get", kinds, *_):
+                return self._objects(kinds)
             case ("exec", *_):
                 return "", "there is no such pod"
             case ("version", "-o", "json"):
                 return '{"serverVersion": {"gitVersion": "v1.34.0"}}', ""
         raise AssertionError(f"unexpected kubectl {arguments}")
 
-    def _objects(self, kind: str, more: Sequence[str]) -> tuple[str, str]:
+    def _objects(self, kind: str) -> tuple[str, str]:
         if kind in self.refused:
             return "", FORBIDDEN.format(what=kind)
-        of_machines = "default" in more
         found = {
             "pod": self.pods,
             "pods": self.pods,
-            "events": self.machine_events if of_machines else self.events,
+            "events": self.events,
             "namespace": [{"kind": "Namespace", "metadata": {"name": "slurm"}}],
         }
         return json.dumps(listed(*self.objects.get(kind, found.get(kind, ())))), ""

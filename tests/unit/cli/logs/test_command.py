@@ -72,21 +72,6 @@ def with_(**more: Any) -> FakeCluster:
     return FakeCluster(**{"pods": PODS, "logs": LOGS, "events": EVENTS, "slurm": CLUSTER.slurm, **more})
 
 
-def test_a_node_has_its_pod_its_machine_and_what_others_say_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = with_(machine_events=[event("Node/m1", "NodeNotReady", "2026-11-25T16:24:00Z")])
-    assert shown(logs(monkeypatch, cluster, "--node", "a-1", *ALL)) == [
-        "24:00Z     event(node/m1) Warning Unhealthy: NodeNotReady",
-        "25:00Z     event(pod/a-1) Warning Unhealthy: Readiness probe failed (3 times since 2026-11-25T16:25:00Z)",
-        (
-            "27:52.000Z controller(controller-0/slurmctld) slurmctld: sched: Allocate JobId=5 NodeList=a-[0-1] #CPUs=2 "
-            "Partition=main"
-        ),
-        "27:52.177Z worker(a-1/slurmd) slurmd-a-1: launch task StepId=5.0 request from UID:10001",
-        "28:00.100Z health-watch(health-watch-75b77755c7-85g89/health-watch) health-watch: drained a-1: health/disks",
-    ]
-    assert ("--field-selector=involvedObject.kind=Node,involvedObject.name=m1") in {w for a in cluster.asked for w in a}
-
-
 @pytest.mark.parametrize(
     ("component", "places"),
     [
@@ -158,7 +143,6 @@ NO_RECORDS = with_(slurm={"sacct": "", "squeue": ""})
         (PODS_ALONE, "--job 5", 1, "controller-0/slurmctld: Error from server (Forbidden)"),
         (NO_RECORDS, "--job 99", 1, "Slurm knows no job 99"),
         (CLUSTER, "slurmctl", 2, "there is no component, container, pool or pod 'slurmctl'; there are: "),
-        (CLUSTER, "--node a-2", 2, "there is no node 'a-2'; there are: a-0, a-1, a-10"),
     ],
 )
 def test_where_there_is_nothing_to_show_that_is_an_error(

@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cli.errors import Failure
-from cli.logs.lines import Line, in_order, names_job, names_node, nanoseconds, parse_log
-from cli.logs.sources import is_probe
+from cli.logs.lines import Line, in_order, is_probe, names_job, nanoseconds, parse_log
 from cli.times import parse_time
 
 NOW = datetime(2026, 11, 25, 16, 30, tzinfo=UTC)
@@ -71,13 +70,6 @@ def test_a_task_of_an_array_is_found_by_its_own_number_too() -> None:
     assert matches("Launching batch job 7 for UID 10001")
     assert not matches("Allocate JobId=5_30(8)")
     assert not matches("Allocate JobId=5_4(5)")
-
-
-def test_a_line_that_names_a_node_is_the_node_s_and_of_no_longer_name() -> None:
-    for text in ("node a-1 not responding", "NodeList=a-[0-2,5]", "NodeList=b-7,a-1", "a-1.nodes.slurm:6818", "a-1: x"):
-        assert names_node("a-1")(text), text
-    for text in ("a-10", "a-[2-9]", "aa-1", "b-a-1", "a-1-0", "a-1-[0-3]", "a-[10-12]", "A-1", "a-1b", "a-[0,2-9]"):
-        assert not names_node("a-1")(f"update_node: node {text} state set to DOWN"), text
 
 
 @pytest.mark.parametrize(
