@@ -15,8 +15,7 @@ from cli.logs.gather import LISTED, gather
 from cli.logs.lines import in_order, print_lines
 from cli.stack import open_stack
 from cli.status.job import JOB
-from cli.text import plain
-from cli.times import parse_time
+from cli.text import parse_time, plain
 
 DEFAULT_PERIOD = timedelta(hours=1)
 

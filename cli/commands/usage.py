@@ -14,7 +14,7 @@ from cli.access.reach import reach
 from cli.commands.options import ConfigOption, EndOption, JsonOption, StartOption, option
 from cli.errors import USAGE, Failure
 from cli.stack import open_stack
-from cli.times import period_of
+from cli.text import period_of
 from cli.usage.query import dimensions_of, read_runs, refuse_without_accounting
 from cli.usage.report import (
     EFFICIENCY,

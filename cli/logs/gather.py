@@ -23,7 +23,7 @@ from cli.logs.lines import (
     to_the_second,
 )
 from cli.status.job import KnownJob, read_job
-from cli.times import YEAR_10000
+from cli.text import YEAR_10000
 from images.common.slurm_jobs import Job
 from images.common.slurm_records import moment
 from slurm.names import WORKER

@@ -14,11 +14,10 @@ from slurm.names import ACCOUNTING, ACCOUNTING_HOST, BACKUP, DATABASE
 
 
 def find(cluster: Snapshot) -> Iterator[Finding]:
-    """All about configuration, drift and accounting."""
+    """All about configuration and accounting."""
     yield from _configuration(cluster)
     yield from _jobs(cluster)
     yield from _apply(cluster)
-    yield from _drift(cluster)
     for name, state in cluster.partitions.items():
         if name.startswith(HIDDEN) and state == "INACTIVE":
             continue  # it only carries the times of an elastic pool, and never takes a job
@@ -133,21 +132,6 @@ def _apply(cluster: Snapshot) -> Iterator[Finding]:
             else f"wait for it; if it has ended without a word: {cluster.kubectl(f'delete lease {LEASE}')}",
             weight=12,
         )
-
-
-def _drift(cluster: Snapshot) -> Iterator[Finding]:
-    told = {item["metadata"]["name"]: item["spec"].get("replicas", 1) for item in cluster.of("StatefulSet")}
-    for name, pool in cluster.config.worker_nodes.items() if cluster.knows("workloads") else ():
-        if not pool.is_elastic and told.get(name, 0) != pool.most:
-            has = f"{told[name]} nodes" if name in told else "nothing of it"
-            yield Finding(
-                about=f"pool {name}",
-                severity="warning",
-                cause=f"pool {name} is not as in the stack file: it wants {pool.most} nodes, the cluster has {has}",
-                mend="slurmstack preview, then `slurmstack up`",
-                after=("apply",),
-                weight=abs(told.get(name, 0) - pool.most),
-            )
 
 
 def _accounting(cluster: Snapshot) -> Iterator[Finding]:

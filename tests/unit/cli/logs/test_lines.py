@@ -8,7 +8,7 @@ import pytest
 
 from cli.errors import Failure
 from cli.logs.lines import Line, in_order, is_probe, names_job, nanoseconds, parse_log
-from cli.times import parse_time
+from cli.text import parse_time
 
 NOW = datetime(2026, 11, 25, 16, 30, tzinfo=UTC)
 

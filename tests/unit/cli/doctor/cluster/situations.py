@@ -111,10 +111,6 @@ def lease(age: float, *, died: bool = False) -> Ill:
     return make
 
 
-def told(name: str, replicas: int) -> Ill:
-    return lambda cluster: cluster.thing("StatefulSet", name)["spec"].update(replicas=replicas)
-
-
 def slurm_says(**answers: tuple[int, str]) -> Ill:
     return lambda cluster: cluster.slurm.update(answers)
 
@@ -241,12 +237,10 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
     "users": (failed_job("users-", "Pod was failed: exit code 2"),
         "a step of the last `up` has failed: users-", "logs -n slurm job/users-"),
     "configuration is on its way": (agent(pending="later"), "is on its way", "config-agent"),
-    "apply was cut short": (both(lease(600, died=True), told("default", 1)),
+    "apply was cut short": (both(lease(600, died=True), agent()),
         "a command that began 10 min ago was cut short", "same command again"),
     "apply is at work": (lease(600),
         "another command has been changing the cluster for 10 min", "wait for it; if it has ended"),
-    "pool is smaller than the stack file": (told("default", 1),
-        "pool default is not as in the stack file", "slurmstack preview"),
     "partition is closed": (slurm_says(partitions=(0, "PartitionName=main Nodes=x State=DOWN TotalCPUs=4")),
         "partition main is DOWN", "state=up"),
     "slurmdbd is silent": (slurm_says(database=(124, "")), "slurmdbd does not answer", "logs -n slurm slurmdbd-0"),

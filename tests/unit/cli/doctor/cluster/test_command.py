@@ -16,6 +16,7 @@ from tests.stacks import ROOT
 from tests.unit.cli.doctor.cluster.recorded import CLOCK, RecordedCluster, recorded
 from tests.unit.cli.doctor.cluster.situations import (
     Ill,
+    agent,
     ago,
     both,
     drained,
@@ -139,7 +140,7 @@ def test_commands_to_be_copied_are_said_to_be_for_this_cluster(
     assert "here:" not in capsys.readouterr().out
     cluster.node("default-1", "IDLE", "DRAIN", reason="bad disk", by="root")
     cluster.job("12", "DependencyNeverSatisfied")
-    cluster.thing("StatefulSet", "default")["spec"]["replicas"] = 5
+    agent()(cluster)
     assert run("--config", str(stack)) == 1
     lines = capsys.readouterr().out.splitlines()
     assert "kubectl here: kubectl --context test" in lines

@@ -8,10 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from cli.doctor.cluster import reasons
 from cli.doctor.cluster.diagnose import diagnose
 from cli.doctor.cluster.findings import Finding
-from cli.doctor.cluster.reasons import Kind, meaning
+from cli.doctor.cluster.rules.jobs import _TABLE, Kind, meaning
 from cli.status.snapshot import Snapshot
 from config import load_config
 from tests import stacks
@@ -207,7 +206,7 @@ def test_a_reason_has_its_kind_and_one_that_is_new_is_shown_as_it_is(kind: Kind,
 
 
 def test_no_command_shows_what_users_wrote_as_it_is() -> None:
-    for _, _, _, mend in [*reasons._TABLE, ("", "", "", meaning("SomethingNew").mend)]:
+    for _, _, _, mend in [*_TABLE, ("", "", "", meaning("SomethingNew").mend)]:
         for command in re.findall(r"(?:squeue|sprio|scontrol show job) [^;]*", mend):
             assert re.search(r"\| cat -v$| (--format|-O)\b", command), command
             assert not re.search(r"%[jkaoZw]", command), command
