@@ -12,23 +12,9 @@ import typer
 
 from cli.access.reach import reach
 from cli.commands.options import ConfigOption, EndOption, JsonOption, StartOption, option
-from cli.errors import USAGE, Failure
 from cli.stack import open_stack
 from cli.text import period_of
-from cli.usage.query import dimensions_of, read_runs, refuse_without_accounting
-from cli.usage.report import (
-    EFFICIENCY,
-    HOURS,
-    Report,
-    as_csv,
-    as_data,
-    efficiency_cells,
-    efficiency_data,
-    hours_cells,
-    hours_data,
-    print_table,
-    summarize,
-)
+from cli.usage import report
 
 
 def usage(
@@ -38,7 +24,6 @@ def usage(
     start: StartOption = None,
     end: EndOption = None,
     as_json: JsonOption = False,
-    as_csv_: Annotated[bool, typer.Option("--csv", help="Print CSV for spreadsheets.")] = False,
 ) -> None:
     """Show who used how many CPU and GPU hours.
 
@@ -53,17 +38,13 @@ def usage(
 
       slurmstack usage --by account,user --start 7d
 
-      slurmstack usage --start 2026-10-01 --end 2026-11-01 --csv > october.csv
+      slurmstack usage --start 2026-10-01 --end 2026-11-01 --json | jq -r '.rows[] | [.account, .cpu_hours] | @csv'
     """
-    if as_json and as_csv_:
-        raise Failure("--json and --csv contradict each other", hint="leave out one of them", code=USAGE)
-    found, namespace = _report(config, dimensions_of(by, ("account", "user")), start, end, whole=False)
+    found, namespace = _report(config, report.dimensions_of(by, ("account", "user")), start, end, whole=False)
     if as_json:
-        typer.echo(json.dumps(as_data(found, hours_data, namespace=namespace), indent=1))
-    elif as_csv_:
-        typer.echo(as_csv(found, hours_data), nl=False)
+        typer.echo(json.dumps(report.as_data(found, report.hours_data, namespace=namespace), indent=1))
     else:
-        print_table(found, HOURS, hours_cells)
+        report.print_table(found, report.HOURS, report.hours_cells)
 
 
 def efficiency(
@@ -92,12 +73,12 @@ def efficiency(
 
       slurmstack efficiency --by user,job --user alice
     """
-    dimensions = dimensions_of(by, ("account", "user", "job"))
+    dimensions = report.dimensions_of(by, ("account", "user", "job"))
     found, namespace = _report(config, dimensions, start, end, whole=True, only={"user": user, "account": account})
     if as_json:
-        typer.echo(json.dumps(as_data(found, efficiency_data, namespace=namespace), indent=1))
+        typer.echo(json.dumps(report.as_data(found, report.efficiency_data, namespace=namespace), indent=1))
     else:
-        print_table(found, EFFICIENCY, efficiency_cells)
+        report.print_table(found, report.EFFICIENCY, report.efficiency_cells)
 
 
 def _report(
@@ -108,17 +89,17 @@ def _report(
     *,
     whole: bool,
     only: dict[str, str | None] | None = None,
-) -> tuple[Report, str]:
+) -> tuple[report.Report, str]:
     """The report and the cluster's namespace. `only`: what runs have to have to count."""
     now = datetime.now(UTC)
     first, last = period_of(start, end, now)
     stack = open_stack(config)
-    refuse_without_accounting(stack.config)
+    report.refuse_without_accounting(stack.config)
     namespace = stack.config.cluster.namespace
     wanted = {(name, value) for name, value in (only or {}).items() if value is not None}
     runs = [
         run
-        for run in read_runs(reach(stack), namespace, first, last, whole=whole)
+        for run in report.read_runs(reach(stack), namespace, first, last, whole=whole)
         if all(getattr(run, name) == value for name, value in wanted)
     ]
-    return summarize(runs, start=first, end=last, now=now, by=by), namespace
+    return report.summarize(runs, start=first, end=last, now=now, by=by), namespace

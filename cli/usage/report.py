@@ -1,10 +1,7 @@
-"""From runs of jobs to hours, and what was used of them, by account, user or job: as a table, as JSON and as CSV."""
+"""From runs of jobs to hours, and what was used of them, by account, user or job: as a table and as JSON."""
 
 from __future__ import annotations
 
-import csv
-import io
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,18 +10,18 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
+from cli.errors import USAGE, Failure
+from cli.kubectl import client
+from cli.kubectl.client import Kubectl
 from cli.text import open_console, printable
-from images.common.slurm_runs import Run
+from config.cluster import ClusterConfig
+from images.common.slurm_runs import RecordError, Run, parse_runs, runs_between
 
 DIGITS = 6
 """Decimal places of hours for programs: less than a hundredth of a second."""
 
 MILLION = 10**6
 GIB = 2**30
-
-_FORMULA = re.compile(r"(^|;)(?=[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20])")
-"""Where a spreadsheet would begin a formula, also in full width, and where it divides at semicolons. From OWASP, "CSV
-Injection"."""
 
 HOURS = ("JOBS", "CPU HOURS", "CPU %", "GPU HOURS", "GPU %")
 EFFICIENCY = ("JOBS", "CPU H", "USED", "CPU %", "WASTED", "GIB H", "MEM %", "GPU H")
@@ -130,11 +127,15 @@ def hours_data(report: Report, row: Row) -> dict[str, Any]:
 
 def hours_cells(report: Report, row: Row) -> list[str]:
     """Hours, and their part of all."""
-    cpus, gpus = (
-        _percent(row.cpu_asked, report.total.cpu_asked),
-        _percent(row.gpu_asked, report.total.gpu_asked),
-    )
-    return [f"{row.jobs:,}", _hours(row.cpu_asked), cpus, _hours(row.gpu_asked), gpus]
+    cpus, gpus = _hours(row.cpu_asked), _hours(row.gpu_asked)
+    total = report.total
+    return [
+        f"{row.jobs:,}",
+        cpus,
+        _percent(row.cpu_asked, total.cpu_asked),
+        gpus,
+        _percent(row.gpu_asked, total.gpu_asked),
+    ]
 
 
 def efficiency_data(_report: Report, row: Row) -> dict[str, Any]:
@@ -181,21 +182,9 @@ def as_data(report: Report, numbers: Numbers, *, namespace: str) -> dict[str, An
         "start": _iso(report.start),
         "end": _iso(report.end),
         "by": list(report.by),
-        "rows": [{**_named(report, row), **numbers(report, row)} for row in report.rows],
+        "rows": [{**dict(zip(report.by, row.group, strict=True)), **numbers(report, row)} for row in report.rows],
         "total": numbers(report, report.total),
     }
-
-
-def as_csv(report: Report, numbers: Numbers) -> str:
-    """The rows of the report, with a heading, and none for the total."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, [*report.by, *numbers(report, report.total)], lineterminator="\n")
-    writer.writeheader()
-    for row in report.rows:
-        # Without enforcement users name accounts as they like, also as what a spreadsheet would compute.
-        names = {name: printable(_FORMULA.sub(r"\1'", said)) for name, said in _named(report, row).items()}
-        writer.writerow({**names, **numbers(report, row)})
-    return text.getvalue()
 
 
 def print_table(report: Report, headings: Sequence[str], cells: Cells) -> None:
@@ -217,10 +206,6 @@ def print_table(report: Report, headings: Sequence[str], cells: Cells) -> None:
     console.print(table)
 
 
-def _named(report: Report, row: Row) -> dict[str, str]:
-    return dict(zip(report.by, row.group, strict=True))
-
-
 def _iso(time: datetime) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -234,3 +219,57 @@ def _hours(number: float) -> str:
 def _percent(part: float, whole: float) -> str:
     """`12.5`, and `-` of nothing."""
     return f"{100 * part / whole:.1f}" if whole else "-"
+
+
+# ---------------------------------------------------------------- the question to slurmdbd
+
+_DISABLED = "accounting storage is disabled"
+_AWAY = (
+    "`slurmstack status` shows whether controller-0, slurmdbd-0 and the database run. Jobs go on without them, and "
+    "what they used is recorded when they are back"
+)
+
+_LONGEST = 600
+"""Seconds: the records of years may rightly take minutes."""
+
+
+def dimensions_of(by: str, known: Sequence[str]) -> tuple[str, ...]:
+    """`account,user` as a tuple. Raises Failure for anything else than names that are known."""
+    names = tuple(name.strip() for name in by.split(","))
+    for name in names:
+        if name not in known:
+            message = f"--by {by!r}: {name!r} is none of {', '.join(known)}"
+            raise Failure(message, hint="several: account,user", code=USAGE)
+    return names
+
+
+def refuse_without_accounting(config: ClusterConfig) -> None:
+    """Raises Failure where nothing is recorded."""
+    if not config.accounting.enabled:
+        raise Failure(
+            "this cluster records nothing: accounting.enabled is false in the stack file",
+            hint="set it to true and apply; jobs are recorded from then on",
+            code=USAGE,
+        )
+
+
+def read_runs(kubectl: Kubectl, namespace: str, start: datetime, end: datetime, *, whole: bool = False) -> list[Run]:
+    """Runs of jobs between two times, as `runs_between` has them. Raises Failure."""
+    return ask_sacct(kubectl, namespace, runs_between(start, end, whole=whole))
+
+
+def ask_sacct(kubectl: Kubectl, namespace: str, command: Sequence[str]) -> list[Run]:
+    """The runs that a call of sacct in the controller's pod prints. Raises Failure with sacct's own message."""
+    done = client.slurmdbd_answers(kubectl, namespace)  # what does not even answer this is not waited for
+    if done.returncode == 0:
+        done = client.in_controller(kubectl, namespace, *command, seconds=_LONGEST)
+    if done.returncode == client.NO_SLURMDBD:
+        raise Failure(f"the records cannot be read: {client.SILENT_SLURMDBD}", hint=_AWAY)
+    if done.returncode != 0:
+        why = client.complaint(done)
+        hint = _AWAY if _DISABLED not in why else "the cluster was applied without it; `slurmstack up` turns it on"
+        raise Failure(f"sacct could not read the records: {why}", hint=client.hint_after(why, hint))
+    try:
+        return parse_runs(done.stdout.removesuffix("\n").split("\n"))
+    except RecordError as error:
+        raise Failure(str(error)) from error

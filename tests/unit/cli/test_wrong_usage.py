@@ -33,7 +33,6 @@ CASES: dict[str, list[tuple[str, int, str]]] = {
         ("rotate mung", USAGE, "'mung' is none of munge"), ("health --yess", USAGE, "No such option"),
         ("health run disks", USAGE, "Missing option '--node'"), ("health run --node w-0", USAGE, "Missing argument"),
         ("usage --by team", USAGE, "'team' is none of account, user"),
-        ("usage --json --csv", USAGE, BOTH),
         ("usage --start 2026-11-02 --end 2026-11-01", USAGE, "the start, 2026-11-02T00:00:00, is not before the end"),
         ("efficiency --by team", USAGE, "'team' is none of account, user, job"),
         ("logs --job 5;reboot", USAGE, "is no number of a job"),
