@@ -26,7 +26,7 @@ _LONGEST = 300
 """Characters of one line of evidence."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Finding:
     """One cause."""
 
@@ -36,10 +36,10 @@ class Finding:
     """`error`: something does not work. `warning`: it soon may not, or somebody has to decide. `note`: it is so on
     purpose, and this is what it waits for."""
     cause: str
+    mend: str
+    """A command, or what to do where there is none."""
     evidence: tuple[str, ...] = ()
     """What was seen, in the words of who said it."""
-    mend: str = ""
-    """A command, or what to do where there is none."""
     after: tuple[str, ...] = ()
     """What explains it, if there is a finding about that: it is then no cause of its own."""
     weight: int = 0

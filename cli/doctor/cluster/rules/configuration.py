@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cli.change.lock import LEASE, has_died
-from cli.doctor.cluster.findings import Finding
+from cli.doctor.cluster.findings import Finding, Severity
 from cli.doctor.cluster.rules.pods import state_of, why_unplaced
 from cli.kubectl.client import SILENT_SLURMDBD, component_of, is_true
 from cli.status.snapshot import Snapshot, at, condition
@@ -18,51 +18,47 @@ def find(cluster: Snapshot) -> Iterator[Finding]:
     yield from _configuration(cluster)
     yield from _jobs(cluster)
     yield from _apply(cluster)
+    yield from _partitions(cluster)
+    if cluster.slurmdbd_answers is False:
+        cause = f"{SILENT_SLURMDBD}: sacct, sacctmgr and limits by account do not work; jobs go on"
+        mend = cluster.kubectl(f"logs {ACCOUNTING_HOST} -c {ACCOUNTING} --tail 20")
+        after = (f"pod {ACCOUNTING_HOST}", f"owner {ACCOUNTING}", f"pod {DATABASE}-0", "slurmctld")
+        yield Finding("accounting", "error", cause, mend, after=after, weight=5)
+
+
+def _partitions(cluster: Snapshot) -> Iterator[Finding]:
     for name, state in cluster.partitions.items():
         if name.startswith(HIDDEN) and state == "INACTIVE":
             continue  # it only carries the times of an elastic pool, and never takes a job
-        leaving = state == "DRAIN"
-        yield Finding(
-            about=f"partition {name}",
-            severity="note" if leaving else "warning",
-            cause=f"partition {name} "
-            + ("takes no new jobs: it has left the stack file, or somebody closed it" if leaving else f"is {state}"),
-            evidence=(f"{sum(name in job.partitions for job in cluster.jobs)} jobs are in it",),
-            mend=cluster.slurm(f"scontrol update partitionname={name} state=up"),
-        )
-    yield from _accounting(cluster)
+        severity: Severity = "warning"
+        cause = f"partition {name} is {state}"
+        if state == "DRAIN":
+            cause = f"partition {name} takes no new jobs: it has left the stack file, or somebody closed it"
+            severity = "note"
+        seen = f"{sum(name in job.partitions for job in cluster.jobs)} jobs are in it"
+        mend = cluster.slurm(f"scontrol update partitionname={name} state=up")
+        yield Finding(f"partition {name}", severity, cause, mend, (seen,))
 
 
 def _configuration(cluster: Snapshot) -> Iterator[Finding]:
-    state = cluster.configuration or {}
+    state, wanted = cluster.configuration or {}, cluster.wanted_configuration
     active, rejected = state.get("active"), state.get("rejected")
-    if not state or (active == cluster.wanted_configuration and not rejected):
+    if not state or (active == wanted and not rejected):
         return
-    if rejected and active != cluster.wanted_configuration:
-        yield Finding(
-            about="configuration",
-            severity="error",
-            cause="Slurm refuses its new configuration"
-            + ("; the old one goes on" if active else ", and has none that it runs with"),
-            evidence=(rejected.get("message", ""),),
-            mend="correct slurmstack:slurm.settings, or what the message names, then `slurmstack up`",
-            weight=15,
-        )
+    if rejected and active != wanted:
+        goes_on = "; the old one goes on" if active else ", and has none that it runs with"
+        cause = f"Slurm refuses its new configuration{goes_on}"
+        mend = "correct slurmstack:slurm.settings, or what the message names, then `slurmstack up`"
+        yield Finding("configuration", "error", cause, mend, (rejected.get("message", ""),), weight=15)
     elif state.get("pending"):
+        cause = "a new Slurm configuration is on its way: slurmctld has not taken it yet"
+        mend = "wait a minute; " + cluster.kubectl("logs service/controller-0 -c config-agent --tail 20")
+        yield Finding("configuration", "note", cause, mend)
+    elif active != wanted:
+        cause = "Slurm runs with another configuration than the stack file makes"
+        seen = f"active: {active}; of the stack file: {wanted}"
         yield Finding(
-            about="configuration",
-            severity="note",
-            cause="a new Slurm configuration is on its way: slurmctld has not taken it yet",
-            mend="wait a minute; " + cluster.kubectl("logs service/controller-0 -c config-agent --tail 20"),
-        )
-    elif active != cluster.wanted_configuration:
-        yield Finding(
-            about="configuration",
-            severity="warning",
-            cause="Slurm runs with another configuration than the stack file makes",
-            evidence=(f"active: {active}; of the stack file: {cluster.wanted_configuration}",),
-            mend="slurmstack preview, then `slurmstack up`",
-            after=("apply",),
+            "configuration", "warning", cause, "slurmstack preview, then `slurmstack up`", (seen,), ("apply",)
         )
 
 
@@ -71,21 +67,15 @@ def _jobs(cluster: Snapshot) -> Iterator[Finding]:
     for job in cluster.of("Job"):
         name, component, failed = job["metadata"]["name"], component_of(job), condition(job, "Failed")
         why = failed.get("message") or failed.get("reason") or "failed" if failed.get("status") == "True" else ""
+        logs = cluster.kubectl(f"logs job/{name} --all-containers --tail 5")
         if component == "jail" and not is_true(job, "Complete"):
             yield _populating(cluster, name, why)
+        elif why and component == BACKUP:
+            cause = f"a backup, or a look at backups, has failed: {name}"
+            yield Finding(f"job {name}", "error", cause, f"{logs}; docs/restore.md", (why,), weight=2)
         elif why:
-            cause, then = f"a step of the last `up` has failed: {name}", "then `slurmstack up`"
-            if component == BACKUP:
-                cause, then = f"a backup, or a look at backups, has failed: {name}", "docs/restore.md"
-            yield Finding(
-                about=f"job {name}",
-                severity="error",
-                cause=cause,
-                evidence=(why,),
-                mend=f"{cluster.kubectl(f'logs job/{name} --all-containers --tail 5')}; {then}",
-                after=() if component == BACKUP else ("jail", "configuration", "accounting"),
-                weight=2,
-            )
+            cause, after = f"a step of the last `up` has failed: {name}", ("jail", "configuration", "accounting")
+            yield Finding(f"job {name}", "error", cause, f"{logs}; then `slurmstack up`", (why,), after, 2)
 
 
 def _populating(cluster: Snapshot, job: str, failed: str) -> Finding:
@@ -98,19 +88,12 @@ def _populating(cluster: Snapshot, job: str, failed: str) -> Finding:
         ill += [f"{waits['reason']} {waits.get('message', '')}" for waits, _ in states if waits.get("reason")]
         ill += [f"it ended with exit status {ended['exitCode']}" for _, ended in states if ended.get("exitCode")]
     ill = [text for text in ill if text and not text.startswith("ContainerCreating")]
-    logs = cluster.kubectl(f"logs job/{job} --tail 5")
-    correct = "; correct what it says (a volume that is too small: jail.size), then `slurmstack up`"
-    return Finding(
-        about="jail",
-        severity="error" if ill else "note",
-        cause="the jail could not be populated"
-        if ill
-        else "the jail is being populated; login and worker nodes wait until it is whole",
-        evidence=tuple(ill[:2]),
-        mend=logs + (correct if ill else ""),
-        after=("claim jail",),
-        weight=15,
-    )
+    logs, after = cluster.kubectl(f"logs job/{job} --tail 5"), ("claim jail",)
+    if not ill:
+        cause = "the jail is being populated; login and worker nodes wait until it is whole"
+        return Finding("jail", "note", cause, logs, after=after, weight=15)
+    mend = f"{logs}; correct what it says (a volume that is too small: jail.size), then `slurmstack up`"
+    return Finding("jail", "error", "the jail could not be populated", mend, tuple(ill[:2]), after, 15)
 
 
 def _apply(cluster: Snapshot) -> Iterator[Finding]:
@@ -118,29 +101,14 @@ def _apply(cluster: Snapshot) -> Iterator[Finding]:
     for lease in cluster.of("Lease"):
         if lease["metadata"]["name"] != LEASE:
             continue
-        died, age = has_died(lease), cluster.now - at(lease["metadata"].get("creationTimestamp"))
+        age = cluster.now - at(lease["metadata"].get("creationTimestamp"))
         since = f"{age / 60:.0f} min" if age >= 60 else f"{age:.0f} s"
-        yield Finding(
-            about="apply",
-            severity="error" if died else "note",
-            cause=f"a command that began {since} ago was cut short: the cluster may be half changed"
-            if died
-            else f"another command has been changing the cluster for {since}",
-            evidence=(lease.get("spec", {}).get("holderIdentity") or "somebody",),
-            mend="run the same command again: it finishes what is left"
-            if died
-            else f"wait for it; if it has ended without a word: {cluster.kubectl(f'delete lease {LEASE}')}",
-            weight=12,
-        )
-
-
-def _accounting(cluster: Snapshot) -> Iterator[Finding]:
-    if cluster.slurmdbd_answers is False:
-        yield Finding(
-            about="accounting",
-            severity="error",
-            cause=f"{SILENT_SLURMDBD}: sacct, sacctmgr and limits by account do not work; jobs go on",
-            mend=cluster.kubectl(f"logs {ACCOUNTING_HOST} -c {ACCOUNTING} --tail 20"),
-            after=(f"pod {ACCOUNTING_HOST}", f"owner {ACCOUNTING}", f"pod {DATABASE}-0", "slurmctld"),
-            weight=5,
-        )
+        seen = (lease.get("spec", {}).get("holderIdentity") or "somebody",)
+        if has_died(lease):
+            cause = f"a command that began {since} ago was cut short: the cluster may be half changed"
+            mend = "run the same command again: it finishes what is left"
+            yield Finding("apply", "error", cause, mend, seen, weight=12)
+        else:
+            cause = f"another command has been changing the cluster for {since}"
+            mend = f"wait for it; if it has ended without a word: {cluster.kubectl(f'delete lease {LEASE}')}"
+            yield Finding("apply", "note", cause, mend, seen, weight=12)

@@ -36,15 +36,10 @@ def find(cluster: Snapshot) -> Iterator[Finding]:
             continue
         number = f"{len(jobs)} jobs" if len(jobs) > 1 else f"job {first.id} of {first.user}"
         never = "never start as they are" if len(jobs) > 1 else "never starts as it is"
-        yield Finding(
-            about=f"job {first.id}",
-            severity="warning",
-            cause=f"{number} {'held' if said.kind == 'held' else never}: {said.words}",
-            evidence=(reason, *(f"{job.id} of {job.user}" for job in jobs[:_LISTED])),
-            mend=_mend(cluster, first, said),
-            after=tuple(f"partition {name}" for name in first.partitions if said.kind == "never"),
-            weight=len(jobs),
-        )
+        cause = f"{number} {'held' if said.kind == 'held' else never}: {said.words}"
+        seen = (reason, *(f"{job.id} of {job.user}" for job in jobs[:_LISTED]))
+        after = tuple(f"partition {name}" for name in first.partitions if said.kind == "never")
+        yield Finding(f"job {first.id}", "warning", cause, _mend(cluster, first, said), seen, after, len(jobs))
     yield from _no_nodes(cluster)
 
 
@@ -71,15 +66,10 @@ def _no_nodes(cluster: Snapshot) -> Iterator[Finding]:
         nodes = [node for node in cluster.nodes if name in node.partitions]
         open_ = [node for node in nodes if not node.gets_no_jobs and "NOT_RESPONDING" not in node.states]
         if cluster.knows("slurm", "nodes") and not cluster.slurmctld and not open_:
-            yield Finding(
-                about=f"queue {name}",
-                severity="error",
-                cause=f"{len(ids)} jobs wait in partition {name}, and none of its {len(nodes)} nodes takes jobs",
-                evidence=(f"jobs {', '.join(ids[:_LISTED])}",),
-                mend=cluster.slurm(f"sinfo --partition={name} --list-reasons"),
-                after=_closers(nodes),
-                weight=len(ids),
-            )
+            cause = f"{len(ids)} jobs wait in partition {name}, and none of its {len(nodes)} nodes takes jobs"
+            mend = cluster.slurm(f"sinfo --partition={name} --list-reasons")
+            seen = (f"jobs {', '.join(ids[:_LISTED])}",)
+            yield Finding(f"queue {name}", "error", cause, mend, seen, _closers(nodes), len(ids))
 
 
 def _closers(nodes: Iterable[SlurmNode]) -> tuple[str, ...]:
@@ -117,21 +107,13 @@ def _ended(cluster: Snapshot, known: KnownJob) -> Iterator[Finding]:
     if job is not None and (run is None or state in _NOT_ENDED):  # slurmdbd has not heard of its end yet
         state, seen = job.state, [f"on {job.node_list or 'no node'}", job.reason]
     if state in _NOT_ENDED:
-        yield Finding(
-            about=f"job {known.id}",
-            severity="note",
-            cause=f"job {known.id} is {state.lower()}",
-            evidence=() if cluster.knows("jobs") else ("the queue, which says more, could not be read",),
-            mend=cluster.slurm(f"scontrol show job {known.id}"),
-        )
+        cause, seen = f"job {known.id} is {state.lower()}", ["the queue, which says more, could not be read"]
+        mend = cluster.slurm(f"scontrol show job {known.id}")
+        yield Finding(f"job {known.id}", "note", cause, mend, () if cluster.knows("jobs") else tuple(seen))
         return
-    yield Finding(
-        about=f"job {known.id}",
-        severity="note" if state.startswith("COMPLET") else "warning",
-        cause=f"job {known.id} has ended: {state}",
-        evidence=tuple(filter(None, seen)),
-        mend=f"slurmstack logs --job {known.id}",
-    )
+    severity: Severity = "note" if state.startswith("COMPLET") else "warning"
+    mend = f"slurmstack logs --job {known.id}"
+    yield Finding(f"job {known.id}", severity, f"job {known.id} has ended: {state}", mend, tuple(filter(None, seen)))
 
 
 def _waiting(cluster: Snapshot, job: Job) -> Finding:
@@ -144,14 +126,9 @@ def _waiting(cluster: Snapshot, job: Job) -> Finding:
         f"the scheduler expects to start it at {_time(job.start)}" if job.start else "",
     ]
     severities: dict[str, Severity] = {"turn": "note", "limit": "note", "held": "warning", "never": "error"}
-    return Finding(
-        about=f"job {job.id}",
-        severity=severities.get(said.kind, "warning"),
-        cause=f"job {job.id} of {job.user} waits: {said.words}",
-        evidence=tuple(filter(None, lines)),
-        mend=_mend(cluster, job, said),
-        after=_closers(nodes) if closed and len(closed) == len(nodes) else (),
-    )
+    severity, cause = severities.get(said.kind, "warning"), f"job {job.id} of {job.user} waits: {said.words}"
+    after = _closers(nodes) if closed and len(closed) == len(nodes) else ()
+    return Finding(f"job {job.id}", severity, cause, _mend(cluster, job, said), tuple(filter(None, lines)), after)
 
 
 def _time(seconds: float) -> str:
@@ -162,13 +139,8 @@ def _time(seconds: float) -> str:
 
 def _running(job: Job) -> Finding:
     left = f"{job.left // 60} min are left of its time limit" if job.left is not None else "it has no time limit"
-    return Finding(
-        about=f"job {job.id}",
-        severity="note",
-        cause=f"job {job.id} of {job.user} is {job.state.lower()} on {', '.join(job.nodes)}",
-        evidence=(left,),
-        mend="nothing to mend",
-    )
+    cause = f"job {job.id} of {job.user} is {job.state.lower()} on {', '.join(job.nodes)}"
+    return Finding(f"job {job.id}", "note", cause, "nothing to mend", (left,))
 
 
 # ---------------------------------------------------------------- Slurm's reasons in plain words

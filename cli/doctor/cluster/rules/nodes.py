@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 from cli.change.in_place import has_put_back
 from cli.change.owner import is_stopped, note_of
 from cli.doctor.cluster.findings import Finding, Severity
 from cli.health.nodes import Found, in_order, node_of
-from cli.health.nodes import Node as CheckedNode
 from cli.status.questions import SlurmNode
 from cli.status.snapshot import Pod, Snapshot, at, condition
 from images.common.health.slurm import Record
@@ -65,15 +62,8 @@ def _silent(cluster: Snapshot) -> Finding:
         mend = f"{logs} -c munged" + ("; set the machines' clocks (NTP)" if late else "")
     else:
         cause, mend = "slurmctld does not answer", f"{logs} -c slurmctld --tail 20"
-    return Finding(
-        about="slurmctld",
-        severity="error",
-        cause=cause,
-        evidence=(said,),
-        mend=mend,
-        after=(f"pod {CONTROLLER_HOST}", "owner controller"),
-        weight=20,
-    )
+    after = (f"pod {CONTROLLER_HOST}", "owner controller")
+    return Finding("slurmctld", "error", cause, mend, (said,), after, 20)
 
 
 def _restore(cluster: Snapshot) -> tuple[str, str] | None:
@@ -89,30 +79,36 @@ def _restore(cluster: Snapshot) -> tuple[str, str] | None:
     return cause, note.command if note is not None else "slurmstack restore"
 
 
+Said = tuple[Severity, str, str]
+"""How bad it is, the cause, and what mends it."""
+
+
 def _node(cluster: Snapshot, node: SlurmNode) -> Iterator[Finding]:
     pod = cluster.pod(node.name)
     if node.states & {"FUTURE", "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP"}:
         return
     if node.reason.startswith((LEAVING_REASON, TOPOLOGY_REASON)) and pod and pod.leaves:
         return  # rules.pods tells what it waits for
-    after = (f"pod {node.name}", "slurmctld", *([f"machine {pod.node}"] if pod else ()))
-    checked = _checked(cluster, node)
+    checked = node_of(Record(**vars(node)), cluster.now)
     failing = [found for found in checked.findings if _fails(found)] if checked.fresh else []
-    told = Finding(about=f"node {node.name}", severity="error", cause="", after=after, weight=1)
+    seen = [f"{node.state}; {node.reason or 'no reason given'}"]
     if "NOT_RESPONDING" in node.states or "Not responding" in node.reason:
-        yield _unheard(cluster, node, pod, told)
+        said = _unheard(cluster, node, pod)
     elif node.gets_no_jobs:
-        yield _closed(cluster, node, checked.drained_for, failing, told=told)
+        said = _closed(cluster, node, checked.drained_for)
+        who = f" by {node.reason_by}" if node.reason_by else ""
+        when = f", {datetime.fromtimestamp(node.reason_at, UTC):%Y-%m-%d %H:%M} UTC" if node.reason_at else ""
+        seen = [f"{node.state}; reason: {node.reason or 'none given'}{who}{when}"]
+        seen += [found.line for found in failing if checked.drained_for is not None]
     elif failing:  # it is only reported, or the drain waits for the limit
-        how = "fails" if failing[0].status == "fail" else "does not end"
-        cause = f"node {node.name} takes jobs though its check {failing[0].check} {how}"
-        mend = f"slurmstack health run {failing[0].check} --node {node.name}"
-        yield _made(told, cause, tuple(found.line for found in failing), mend, severity="warning")
-
-
-def _checked(cluster: Snapshot, node: SlurmNode) -> CheckedNode:
-    """What its health checks say."""
-    return node_of(Record(**vars(node)), cluster.now)
+        check, how = failing[0].check, "fails" if failing[0].status == "fail" else "does not end"
+        cause = f"node {node.name} takes jobs though its check {check} {how}"
+        said = "warning", cause, f"slurmstack health run {check} --node {node.name}"
+        seen = [found.line for found in failing]
+    else:
+        return
+    after = (f"pod {node.name}", "slurmctld", *([f"machine {pod.node}"] if pod else ()))
+    yield Finding(f"node {node.name}", *said, tuple(seen), after, 1)
 
 
 def _fails(found: Found) -> bool:
@@ -120,44 +116,36 @@ def _fails(found: Found) -> bool:
     return found.status == "fail" or (found.check == "filesystem" and _HANGS.search(found.message) is not None)
 
 
-def _made(told: Finding, cause: str, evidence: tuple[str, ...], mend: str, **more: Any) -> Finding:
-    return replace(told, cause=cause, evidence=evidence, mend=mend, **more)
-
-
-def _unheard(cluster: Snapshot, node: SlurmNode, pod: Pod | None, told: Finding) -> Finding:
+def _unheard(cluster: Snapshot, node: SlurmNode, pod: Pod | None) -> Said:
     who = f"slurmctld does not hear from node {node.name}"
-    evidence = (f"{node.state}; {node.reason or 'no reason given'}",)
     if pod is None and cluster.knows("pods"):
         mend = cluster.slurm(f"scontrol delete nodename={node.name}") + " if it shall not come back"
-        return _made(told, f"{who}: it has no pod", evidence, mend)
-    said = ", though its pod is ready: munge, clock or network" if pod is not None and pod.ready else ""
-    return _made(told, who + said, evidence, cluster.kubectl(f"logs {node.name} --all-containers --tail 20"))
+        return "error", f"{who}: it has no pod", mend
+    why = ", though its pod is ready: munge, clock or network" if pod is not None and pod.ready else ""
+    return "error", who + why, cluster.kubectl(f"logs {node.name} --all-containers --tail 20")
 
 
-def _closed(cluster: Snapshot, node: SlurmNode, check: str | None, failing: list[Found], *, told: Finding) -> Finding:
+def _closed(cluster: Snapshot, node: SlurmNode, check: str | None) -> Said:
     """`check`: the one that keeps it drained."""
-    who = f" by {node.reason_by}" if node.reason_by else ""
-    when = f", {datetime.fromtimestamp(node.reason_at, UTC):%Y-%m-%d %H:%M} UTC" if node.reason_at else ""
-    evidence: tuple[str, ...] = (f"{node.state}; reason: {node.reason or 'none given'}{who}{when}",)
-    resume = cluster.slurm(f"scontrol update nodename={node.name} state=resume")
+    who = f"node {node.name}"
     if check is not None:
-        cause = f"node {node.name} is drained by its health checks: {check}"
         mend = f"slurmstack health; the node comes back by itself when {check} is well"
-        return _made(told, cause, (*evidence, *(found.line for found in failing)), mend)
+        return "error", f"{who} is drained by its health checks: {check}", mend
     if _TOO_SMALL.search(node.reason):
         mend = f"correct worker_nodes.{node.name.rpartition('-')[0]}.resources, then `slurmstack up`; or its machine"
-        return _made(told, f"node {node.name} has less than its pool promises: {node.reason}", evidence, mend)
+        return "error", f"{who} has less than its pool promises: {node.reason}", mend
     if node.states & {"INVALID_REG", "INVAL"}:
-        mend = cluster.kubectl(f"logs {node.name} -c slurmd --tail 20")
-        return _made(told, f"node {node.name} is not what Slurm expects", evidence, mend)
+        return "error", f"{who} is not what Slurm expects", cluster.kubectl(f"logs {node.name} -c slurmd --tail 20")
     if node.reason.startswith(ROLLS) and cluster.pod(node.name) is not None:
-        cause = f"node {node.name} takes no more jobs: it gets a new pod when those that it has are done"
-        return _made(told, cause, evidence, cluster.slurm(f"squeue --nodelist={node.name}"), severity="note")
+        cause = f"{who} takes no more jobs: it gets a new pod when those that it has are done"
+        return "note", cause, cluster.slurm(f"squeue --nodelist={node.name}")
     if node.reason == TOPOLOGY_REASON:
         mend = cluster.kubectl(f"logs service/{CONTROLLER_HOST} -c config-agent --tail 20")
-        return _made(told, f"node {node.name} waits for its place in the topology", evidence, mend)
+        return "error", f"{who} waits for its place in the topology", mend
     state, why = "down" if "DOWN" in node.states else "drained", f": {node.reason}" if node.reason else ""
-    return _made(told, f"node {node.name} is {state}{who}{why}", evidence, resume, severity="warning")
+    by = f" by {node.reason_by}" if node.reason_by else ""
+    resume = cluster.slurm(f"scontrol update nodename={node.name} state=resume")
+    return "warning", f"{who} is {state}{by}{why}", resume
 
 
 def _strangers(cluster: Snapshot) -> Iterator[Finding]:
@@ -166,15 +154,10 @@ def _strangers(cluster: Snapshot) -> Iterator[Finding]:
     for pod in cluster.pods:
         ready = condition(pod.item, "Ready").get("lastTransitionTime")  # its machine and image may have taken long
         late = cluster.now - at(ready or pod.item["metadata"].get("creationTimestamp")) > _JOINING
-        if pod.component == WORKER and pod.ready and not pod.leaves and late and pod.name not in known:
-            yield Finding(
-                about=f"node {pod.name}",
-                severity="error",
-                cause=f"pod {pod.name} runs, and Slurm has no such node",
-                mend=cluster.kubectl(f"logs {pod.name} -c slurmd --tail 20"),
-                after=(f"pod {pod.name}", "slurmctld", "configuration"),
-                weight=1,
-            )
+        if pod.component == WORKER and pod.is_up and late and pod.name not in known:
+            cause, after = f"pod {pod.name} runs, and Slurm has no such node", (f"pod {pod.name}", "configuration")
+            mend = cluster.kubectl(f"logs {pod.name} -c slurmd --tail 20")
+            yield Finding(f"node {pod.name}", "error", cause, mend, after=after, weight=1)
 
 
 def _elastic(cluster: Snapshot, name: str) -> Iterator[Finding]:
@@ -193,12 +176,8 @@ def _elastic(cluster: Snapshot, name: str) -> Iterator[Finding]:
     )
     for reason, severity, mend in kinds:
         if found := [node for node in nodes if node.reason.startswith(reason)]:
-            yield Finding(
-                about=f"pool {name}",
-                severity=severity,
-                cause=f"pool {name} lacks nodes: {max(node.reason for node in found).removeprefix(ELASTIC).strip()}",
-                evidence=(f"{len(found)} nodes",),
-                mend=mend.format(nodes=",".join(node.name for node in found)),
-                weight=len(found),
-            )
+            said = max(node.reason for node in found).removeprefix(ELASTIC).strip()
+            cause, seen = f"pool {name} lacks nodes: {said}", (f"{len(found)} nodes",)
+            command = mend.format(nodes=",".join(node.name for node in found))
+            yield Finding(f"pool {name}", severity, cause, command, seen, weight=len(found))
             return

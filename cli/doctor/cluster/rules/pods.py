@@ -56,14 +56,10 @@ def _machines(cluster: Snapshot) -> Iterator[Finding]:
         ready = kubelet.get("status") == "True"
         if not ready or pressure:
             ill = f"has {', '.join(pressure)}" if ready else "is not ready: its kubelet does not report"
-            yield Finding(
-                about=f"machine {name}",
-                severity="error" if on else "warning",
-                cause=f"the Kubernetes machine {name} {ill}",
-                evidence=(kubelet.get("message", ""), f"its pods: {', '.join(on) or 'none of ours'}"),
-                mend=f"kubectl describe node {name}; replace it (local: `slurmstack local up`)",
-                weight=len(on),
-            )
+            cause = f"the Kubernetes machine {name} {ill}"
+            mend = f"kubectl describe node {name}; replace it (local: `slurmstack local up`)"
+            seen = (kubelet.get("message", ""), f"its pods: {', '.join(on) or 'none of ours'}")
+            yield Finding(f"machine {name}", "error" if on else "warning", cause, mend, seen, weight=len(on))
 
 
 def _claims(cluster: Snapshot) -> Iterator[Finding]:
@@ -72,14 +68,9 @@ def _claims(cluster: Snapshot) -> Iterator[Finding]:
         if phase != "Bound":
             storage_class = item["spec"].get("storageClassName")
             kind = f"storage class {storage_class}" if storage_class else "a volume made for it"
-            yield Finding(
-                about=f"claim {name}",
-                severity="error",
-                cause=f"the volume claim {name} is {phase.lower()}: it waits for {kind}",
-                evidence=cluster.warned(item)[:2],
-                mend=cluster.kubectl(f"describe pvc {name}") + "; kubectl get storageclass,pv",
-                weight=10,
-            )
+            cause = f"the volume claim {name} is {phase.lower()}: it waits for {kind}"
+            mend = cluster.kubectl(f"describe pvc {name}") + "; kubectl get storageclass,pv"
+            yield Finding(f"claim {name}", "error", cause, mend, cluster.warned(item)[:2], weight=10)
 
 
 def _not_made(cluster: Snapshot, owner: Object) -> Iterator[Finding]:
@@ -91,19 +82,14 @@ def _not_made(cluster: Snapshot, owner: Object) -> Iterator[Finding]:
     else:
         makers = {pod.owner if kind == "Job" else pod.owner.rpartition("-")[0] for pod in cluster.pods}
         missing = [] if not wanted or name in makers or is_true(owner, "Complete") else ["its pod"]
-    said = next((text for text in cluster.warned(owner) if text.startswith("FailedCreate")), "")
-    if not missing or (is_true(owner, "Failed") and not said):
-        return
-    why = "Kubernetes refuses to make it" if said else "is not there"
-    yield Finding(
-        about=f"pod {missing[0]}" if missing[0] != "its pod" else f"owner {name}",
-        severity="error",
-        cause=f"{', '.join(missing[:4])} of {kind} {name}: {why}",
-        evidence=(said,) if said else (),
-        mend=cluster.kubectl(f"describe {kind.lower()} {name}"),
-        after=("apply", *(f"pod {pod.name}" for pod in cluster.pods if pod.owner == name)),
-        weight=len(missing) * (10 if name == CONTROLLER else 1),
-    )
+    said = tuple(text for text in cluster.warned(owner) if text.startswith("FailedCreate"))[:1]
+    if missing and (said or not is_true(owner, "Failed")):
+        about = f"pod {missing[0]}" if missing[0] != "its pod" else f"owner {name}"
+        why = "Kubernetes refuses to make it" if said else "is not there"
+        cause = f"{', '.join(missing[:4])} of {kind} {name}: {why}"
+        after = ("apply", *(f"pod {pod.name}" for pod in cluster.pods if pod.owner == name))
+        weight = len(missing) * (10 if name == CONTROLLER else 1)
+        yield Finding(about, "error", cause, cluster.kubectl(f"describe {kind.lower()} {name}"), said, after, weight)
 
 
 def _pod(cluster: Snapshot, pod: Pod) -> Iterator[Finding]:
@@ -137,15 +123,9 @@ def _pod(cluster: Snapshot, pod: Pod) -> Iterator[Finding]:
             after += _WAITS.get(pod.component, ())
     else:
         return
-    yield Finding(
-        about=f"pod {pod.name}",
-        severity=severity,
-        cause=f"pod {pod.name}{cause}",
-        evidence=(evidence,) if evidence else (),
-        mend=mend,
-        after=after,
-        weight=20 if pod.name == CONTROLLER_HOST else 5 if pod.component not in {WORKER, "login"} else 1,
-    )
+    seen = (evidence,) if evidence else ()
+    weight = 20 if pod.name == CONTROLLER_HOST else 5 if pod.component not in {WORKER, "login"} else 1
+    yield Finding(f"pod {pod.name}", severity, f"pod {pod.name}{cause}", mend, seen, after, weight)
 
 
 def why_unplaced(pod: Pod) -> str:
@@ -205,24 +185,15 @@ def state_of(container: Object) -> tuple[Object, Object]:
 
 
 def _leaving(cluster: Snapshot, pod: Pod) -> Iterator[Finding]:
-    jobs = cluster.jobs_on.get(pod.name, ())
+    jobs, after = cluster.jobs_on.get(pod.name, ()), (f"machine {pod.node}",)
     left = at(pod.item["metadata"].get("deletionTimestamp")) - cluster.now
     if pod.component == WORKER and jobs:
-        listed = tuple(f"job {job.id} of {job.user}, {job.state.lower()}" for job in jobs[:8])
+        seen = tuple(f"job {job.id} of {job.user}, {job.state.lower()}" for job in jobs[:8])
+        cause = f"{pod.name} leaves and waits for {len(jobs)} job{'s' if len(jobs) > 1 else ''}"
+        mend = f"wait, or end them: {cluster.slurm('scancel ' + ' '.join(job.id for job in jobs[:8]))}"
         limit = f"it is ended in {left / 3600:.1f} h at the latest"
-        yield Finding(
-            about=f"pod {pod.name}",
-            severity="note",
-            cause=f"{pod.name} leaves and waits for {len(jobs)} job{'s' if len(jobs) > 1 else ''}",
-            evidence=(*listed, limit),
-            mend=f"wait, or end them: {cluster.slurm('scancel ' + ' '.join(job.id for job in jobs[:8]))}",
-            after=(f"machine {pod.node}",),
-        )
+        yield Finding(f"pod {pod.name}", "note", cause, mend, (*seen, limit), after)
     elif left < -60:
-        yield Finding(
-            about=f"pod {pod.name}",
-            severity="error",
-            cause=f"pod {pod.name} should have ended {-left / 60:.0f} min ago; its machine may be lost",
-            mend=f"if the machine is gone for good: {cluster.kubectl(f'delete pod {pod.name} --force')}",
-            after=(f"machine {pod.node}",),
-        )
+        cause = f"pod {pod.name} should have ended {-left / 60:.0f} min ago; its machine may be lost"
+        mend = f"if the machine is gone for good: {cluster.kubectl(f'delete pod {pod.name} --force')}"
+        yield Finding(f"pod {pod.name}", "error", cause, mend, after=after)
