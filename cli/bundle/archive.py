@@ -1,4 +1,4 @@
-"""Writes the archive: what goes into it, none of its secrets, and a list of what is in it and what is not."""
+"""The archive: what goes into it, none of its secrets, and a list of what is in it and what is not."""
 
 from __future__ import annotations
 
@@ -6,23 +6,22 @@ import io
 import json
 import os
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import as_completed
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 from platform import python_version
 from typing import IO, Any
 
 import yaml
 
-from cli.bundle.redact import Redactor, without_secrets
+from cli.bundle.redact import Redactor, redactor, without_secrets
 from cli.doctor.cluster.diagnose import diagnose
 from cli.doctor.cluster.findings import as_data as findings_as_data
-from cli.errors import USAGE, Failure
+from cli.errors import Failure
+from cli.health.query import refuse_no_namespace
 from cli.kubectl.client import ANSWER_SECONDS, Kubectl, complaint, in_controller
 from cli.logs.lines import containers, events, in_order, read_log, side_by_side
 from cli.stack import Stack
@@ -43,7 +42,7 @@ Read = Callable[[], str]
 _LOG_LINES = 20_000
 
 _KINDS = (
-    "pods", "statefulsets", "deployments", "daemonsets", "replicasets", "jobs", "services", "endpointslices",
+    "statefulsets", "deployments", "daemonsets", "replicasets", "jobs", "services", "endpointslices",
     "configmaps", "persistentvolumeclaims", "networkpolicies", "poddisruptionbudgets", "serviceaccounts", "roles",
     "rolebindings", "resourcequotas", "limitranges", "leases",
 )  # fmt: skip
@@ -114,60 +113,59 @@ class Bundle:
                 archive.addfile(member, io.BytesIO(content))
 
 
-@contextmanager
-def new_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file that was not there before, for its owner only; gone again where the work on it fails. Raises Failure."""
-    try:
-        stream = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
-    except OSError as error:
-        raise Failure(f"{path} cannot be written: {error.strerror}", hint="--output FILE", code=USAGE) from None
-    try:
-        with stream:
-            yield stream
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
+SECRETS_UNREAD = "the values of Secrets, to look for them in all other files"
+"""What is missing where these credentials may not read them."""
 
-
-def stamp(at: datetime) -> str:
-    """A time as a part of a file's name."""
-    return f"{at:%Y%m%dT%H%M%SZ}"
-
-
-OWN_WORDS = frozenset({"kubernetes/version.json", "status.json", "doctor.json"})
+_OWN_WORDS = frozenset({"kubernetes/version.json", "status.json", "doctor.json"})
 """Files that are there without any right in the namespace."""
 
 
-def parts_of(kubectl: Kubectl, stack: Stack, pods: list[dict[str, Any]]) -> dict[str, Read]:
-    """What is read of the cluster, its logs of these pods."""
+def read_bundle(kubectl: Kubectl, stack: Stack, tell: Callable[[int, int, str], None]) -> Bundle:
+    """Read all that can be. Raises Failure if that is nothing."""
+    namespace = stack.config.cluster.namespace
+    bundle = Bundle()
+    objects: dict[str, list[dict[str, Any]]] = {"secrets": [], "pods": []}
+    for kind, lacking in (("secrets", SECRETS_UNREAD), ("pods", "logs, and kubernetes/pods.json")):
+        try:
+            objects[kind] = kubectl.items(kind, "-n", namespace)
+        except Failure as failure:
+            bundle.missing[lacking] = plain(str(failure))
+    bundle.redact = redactor(objects["secrets"])
+    if not objects["pods"]:
+        refuse_no_namespace(kubectl, namespace)
+    bundle.read(_parts_of(kubectl, stack, objects["pods"]), tell)
+    if bundle.texts.keys() <= _OWN_WORDS:
+        reason = next(iter(bundle.missing.values()), "")
+        raise Failure(f"nothing of namespace {namespace} could be read: {reason}")
+    if SECRETS_UNREAD not in bundle.missing:
+        names = {item["metadata"]["name"]: sorted(item.get("data") or {}) for item in objects["secrets"]}
+        bundle.texts["kubernetes/secrets.json"] = json.dumps(names, indent=1) + "\n"
+    # As it was read: without comments, which nobody looks through.
+    document = without_secrets(read_document(stack.file))
+    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100_000)
+    bundle.texts["stack.yaml"] = bundle.redact(text)
+    return bundle
+
+
+def _parts_of(kubectl: Kubectl, stack: Stack, pods: list[dict[str, Any]]) -> dict[str, Read]:
+    """What is read of the cluster, its logs of these pods, also of before the last restart of a container."""
     namespace = stack.config.cluster.namespace
     found: dict[str, Read] = {
         "kubernetes/version.json": lambda: kubectl.run("version", "-o", "json").stdout,
         "status.json": lambda: _json(asdict(read_status(kubectl, stack.config))),
         "doctor.json": lambda: _findings(kubectl, stack),
         "events.txt": lambda: "".join(f"{line}\n" for line in in_order(events(kubectl, namespace))),
-        "kubernetes/secrets.json": lambda: _secrets(kubectl, namespace),
     }
     found |= {f"slurm/{name}.txt": partial(_slurm, kubectl, namespace, command) for name, command in _SLURM.items()}
     found |= {f"kubernetes/{kind}.json": partial(_objects, kubectl, kind, "-n", namespace) for kind in _KINDS}
     found |= {f"kubernetes/{kind}.json": partial(_objects, kubectl, kind) for kind in _OUTSIDE}
-    return found | dict(_logs(kubectl, namespace, pods))
-
-
-def _logs(kubectl: Kubectl, namespace: str, pods: list[dict[str, Any]]) -> Iterator[tuple[str, Read]]:
-    """The logs of all containers, also of before their last restart."""
-    read = partial(read_log, kubectl, namespace)
+    found |= {"kubernetes/pods.json": partial(_json, pods)} if pods else {}
     for container in containers(pods):
-        yield f"logs/{container.place}.log", partial(read, container, f"--tail={_LOG_LINES}")
+        read = partial(read_log, kubectl, namespace, container, f"--tail={_LOG_LINES}")
+        found[f"logs/{container.place}.log"] = read
         if container.restarted:
-            name = f"logs/{container.place}.previous.log"
-            yield name, partial(read, container, f"--tail={_LOG_LINES}", "--previous")
-
-
-def stack_file(stack: Stack) -> str:
-    """As it was read: without comments, which nobody looks through."""
-    document = without_secrets(read_document(stack.file))
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100_000)
+            found[f"logs/{container.place}.previous.log"] = partial(read, "--previous")
+    return found
 
 
 def own_versions() -> str:
@@ -187,14 +185,7 @@ def _json(document: Any) -> str:
 
 
 def _objects(kubectl: Kubectl, kind: str, *where: str) -> str:
-    """Objects of a kind."""
     return _json(kubectl.items(kind, *where))
-
-
-def _secrets(kubectl: Kubectl, namespace: str) -> str:
-    """Which Secrets there are, with the names of their keys."""
-    found = kubectl.items("secrets", "-n", namespace)
-    return json.dumps({item["metadata"]["name"]: sorted(item.get("data") or {}) for item in found}, indent=1) + "\n"
 
 
 def _slurm(kubectl: Kubectl, namespace: str, command: tuple[str, ...]) -> str:
