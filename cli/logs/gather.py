@@ -55,7 +55,7 @@ def gather(
         pods = kubectl.items("pod", "-n", namespace)
     except Failure as failure:
         missing.append(f"pods: {failure}")
-    there = containers(pods)
+    there = list(containers(pods))
     if not there:
         refuse_no_namespace(kubectl, namespace)
     if job is not None:
@@ -64,7 +64,12 @@ def gather(
     else:
         found = read_all(_of_component(kubectl, namespace, component, there, since))
         if there and component is not None and not any(map(_is_called(component), there)):
-            _note_gone(found, component, there)
+            if not found.lines:
+                words = sorted({word for item in there for word in (item.component, item.name, item.pool) if word})
+                names = ", ".join(words[: 3 * LISTED]) + (" ..." if words[3 * LISTED :] else "")
+                message = f"there is no component, container, pool or pod {component!r}; there are: {names}"
+                raise Failure(message, code=USAGE)
+            missing.append(f"{component}: there is no such pod now")
     found.missing[:0] = missing
     if not found.read:
         raise Failure("nothing could be read:\n" + "\n".join(f"  {line}" for line in found.missing[:LISTED]))
@@ -89,15 +94,6 @@ def _of_component(
 
     logs = log_sources(kubectl, namespace, wanted, since=since)
     return {**logs, "events": partial(events, kubectl, namespace, wanted=about)}
-
-
-def _note_gone(found: Found, name: str, there: Sequence[Container]) -> None:
-    """Note that it has gone. Raises Failure where nobody has written of one of that name either."""
-    if not found.lines:
-        known = sorted({word for item in there for word in (item.component, item.name, item.pool) if word})
-        listed = ", ".join(known[: 3 * LISTED]) + (" ..." if known[3 * LISTED :] else "")
-        raise Failure(f"there is no component, container, pool or pod {name!r}; there are: {listed}", code=USAGE)
-    found.missing.append(f"{name}: there is no such pod now")
 
 
 def _of_job(

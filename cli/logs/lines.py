@@ -15,7 +15,7 @@ from typing import Any
 import typer
 
 from cli.errors import Failure
-from cli.kubectl.client import Kubectl, complaint
+from cli.kubectl.client import Kubectl, complaint, component_of, labels_of
 from cli.text import printable
 from slurm.names import POOL_LABEL
 
@@ -130,12 +130,8 @@ AT_ONCE = 16
 _SECONDS = 60
 """For one log at most: the machine of a pod may be lost."""
 
-_SSHD = "sshd"
 _PROBE = re.compile(r"Connection (closed|reset) by \S+ port \d+")
 """What sshd writes each time somebody connects and says nothing, as the kubelet does every 10 s to see that it runs."""
-
-Matches = Callable[[str], bool]
-"""Whether a line with this text is wanted."""
 
 Source = Callable[[], list[Line]]
 """Reads lines. Raises Failure."""
@@ -143,7 +139,7 @@ Source = Callable[[], list[Line]]
 
 def is_probe(line: Line) -> bool:
     """Whether a line only says that somebody has looked whether sshd is there."""
-    return line.place.endswith(f"/{_SSHD}") and _PROBE.fullmatch(line.text) is not None
+    return line.place.endswith("/sshd") and _PROBE.fullmatch(line.text) is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +150,6 @@ class Container:
     name: str
     component: str
     pool: str
-    machine: str
     owners: tuple[str, ...]
     restarted: bool
 
@@ -175,28 +170,21 @@ class Found:
     """Sources that have answered."""
 
 
-def containers(pods: Iterable[dict[str, Any]]) -> list[Container]:
+def containers(pods: Iterable[dict[str, Any]]) -> Iterator[Container]:
     """All containers of pods as Kubernetes has them, in the order in which they start."""
-    return [found for pod in pods for found in _containers(pod)]
-
-
-def _containers(pod: dict[str, Any]) -> list[Container]:
-    metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
-    states = [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
-    restarts = {state["name"]: state.get("restartCount", 0) for state in states}
-    labels = metadata.get("labels", {})
-    return [
-        Container(
-            pod=metadata["name"],
-            name=container["name"],
-            component=labels.get("app.kubernetes.io/component", "pod"),
-            pool=labels.get(POOL_LABEL, ""),
-            machine=spec.get("nodeName", ""),
-            owners=tuple(owner["name"] for owner in metadata.get("ownerReferences", [])),
-            restarted=restarts.get(container["name"], 0) > 0,
-        )
-        for container in (*spec.get("initContainers", []), *spec.get("containers", []))
-    ]
+    for pod in pods:
+        metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
+        states: list[dict[str, Any]] = [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
+        for container in (*spec.get("initContainers", []), *spec.get("containers", [])):
+            restarts = [one.get("restartCount", 0) for one in states if one["name"] == container["name"]]
+            yield Container(
+                pod=metadata["name"],
+                name=container["name"],
+                component=component_of(pod) or "pod",
+                pool=labels_of(pod).get(POOL_LABEL, ""),
+                owners=tuple(owner["name"] for owner in metadata.get("ownerReferences", [])),
+                restarted=any(restarts),
+            )
 
 
 def read_log(kubectl: Kubectl, namespace: str, container: Container, *options: str) -> str:
@@ -214,7 +202,7 @@ def log_sources(
     wanted: Sequence[Container],
     *,
     since: datetime | None = None,
-    matches: Matches = lambda _: True,
+    matches: Callable[[str], bool] = lambda _: True,
 ) -> dict[str, Source]:
     """The logs of containers, also those of before their last restart: the lines that match, but for sshd's probes."""
     options = [] if since is None else [f"--since-time={since:%Y-%m-%dT%H:%M:%SZ}"]
@@ -226,11 +214,11 @@ def log_sources(
             raise Failure(printed.strip()[:200])
         return [line for line in lines if matches(line.text) and not is_probe(line)]
 
-    now = {item.place: partial(read, item) for item in wanted}
-    before = {
-        f"{item.place}, before its restart": partial(read, item, "--previous") for item in wanted if item.restarted
+    before = [item for item in wanted if item.restarted]
+    return {
+        **{item.place: partial(read, item) for item in wanted},
+        **{f"{item.place}, before its restart": partial(read, item, "--previous") for item in before},
     }
-    return {**now, **before}
 
 
 def events(

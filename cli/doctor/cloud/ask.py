@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from nebius.api.nebius.capacity import v1 as capacity
@@ -36,7 +37,7 @@ class Unanswered:
 Answer: TypeAlias = T | Unanswered
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Answers:
     """Answers to all questions about one stack."""
 
@@ -55,70 +56,63 @@ def listed(answer: Answer[tuple[T, ...] | None]) -> tuple[T, ...]:
 
 
 async def ask(sdk: SDK, cloud: NebiusCloud, cluster: str, *, seconds: float) -> Answer[Answers]:
-    """Everything about a stack that comes in time. Without its project, whose tenant is asked too, nothing is asked."""
-    questions = _Questions(sdk, seconds)
-    project_id = cloud.project_id
-    project = await questions.one(iam.ProjectServiceClient(sdk).get, iam.GetProjectRequest(id=project_id))
-    if isinstance(project, Unanswered):
-        return project
-    tenant_id = project.metadata.parent_id
-    asked: dict[str, Awaitable[Any]] = {"groups": questions.groups(project_id, cluster)}
-    for name, client, request, parent_id in (
-        ("tenant_quotas", quotas.QuotaAllowanceServiceClient, quotas.ListQuotaAllowancesRequest, tenant_id),
-        ("project_quotas", quotas.QuotaAllowanceServiceClient, quotas.ListQuotaAllowancesRequest, project_id),
-        # The service gives no advice about a project.
-        ("advice", capacity.ResourceAdviceServiceClient, capacity.ListResourceAdviceRequest, tenant_id),
-    ):
-        asked[name] = questions.every(client(sdk).list, request(parent_id=parent_id))
-    return Answers(project=project, **dict(zip(asked, await asyncio.gather(*asked.values()), strict=True)))
+    """Everything about a stack that comes in time. Without its project, whose tenant is asked too, nothing is asked.
 
+    Nothing that the service does is raised: then there is no answer.
+    """
+    deadline = asyncio.get_running_loop().time() + seconds
+    limits = {"timeout": seconds, "per_retry_timeout": seconds / 2, "auth_timeout": seconds}
+    options: dict[str, Any] = {**limits, "auth_options": AUTH_OPTIONS, "retries": 2}
 
-class _Questions:
-    """Puts questions until one moment for all. Nothing that the service does is raised: then there is no answer."""
-
-    def __init__(self, sdk: SDK, seconds: float) -> None:
-        self._sdk = sdk
-        self._seconds = seconds
-        self._deadline = asyncio.get_running_loop().time() + seconds
-        self._options: dict[str, Any] = {
-            "timeout": seconds,
-            "per_retry_timeout": seconds / 2,
-            "auth_timeout": seconds,
-            "auth_options": AUTH_OPTIONS,
-            "retries": 2,
-        }
-
-    async def one(self, call: Callable[..., Awaitable[T]], request: Any) -> Answer[T]:
-        """The answer to one request."""
+    async def one(call: Callable[..., Awaitable[T]], request: Any) -> Answer[T]:
         try:
-            async with asyncio.timeout_at(self._deadline):
-                return await call(request, **self._options)
+            async with asyncio.timeout_at(deadline):
+                return await call(request, **options)
         except TimeoutError:
-            return Unanswered(reason=f"no answer within {self._seconds:g} s")
+            return Unanswered(reason=f"no answer within {seconds:g} s")
         except (SDKError, OSError) as error:
             return _unanswered(error)
 
-    async def every(self, call: Callable[..., Awaitable[Any]], request: Any) -> Answer[tuple[Any, ...]]:
-        """Every item of a list, page by page."""
-        items: list[Any] = []
-        request.page_size = PAGE_SIZE
-        while True:
-            page = await self.one(call, request)
-            if isinstance(page, Unanswered):
-                return page
-            items += page.items
-            request.page_token = page.next_page_token
-            if not page.next_page_token:
-                return tuple(items)
+    every = partial(_pages, one)
 
-    async def groups(self, project_id: str, cluster: str) -> Answer[tuple[mk8s.NodeGroup, ...] | None]:
-        """Node groups of the cluster of this name. None: there is no such cluster."""
-        by_name = GetByNameRequest(parent_id=project_id, name=cluster)
-        found = await self.one(mk8s.ClusterServiceClient(self._sdk).get_by_name, by_name)
+    async def groups() -> Answer[tuple[mk8s.NodeGroup, ...] | None]:
+        by_name = GetByNameRequest(parent_id=cloud.project_id, name=cluster)
+        found = await one(mk8s.ClusterServiceClient(sdk).get_by_name, by_name)
         if isinstance(found, Unanswered):
             return None if found.missing else found
-        groups = mk8s.ListNodeGroupsRequest(parent_id=found.metadata.id)
-        return await self.every(mk8s.NodeGroupServiceClient(self._sdk).list, groups)
+        request = mk8s.ListNodeGroupsRequest(parent_id=found.metadata.id)
+        return await every(mk8s.NodeGroupServiceClient(sdk).list, request)
+
+    project = await one(iam.ProjectServiceClient(sdk).get, iam.GetProjectRequest(id=cloud.project_id))
+    if isinstance(project, Unanswered):
+        return project
+    tenant = project.metadata.parent_id
+    of_quotas = quotas.QuotaAllowanceServiceClient(sdk).list
+    # The service gives no advice about a project.
+    advice = capacity.ListResourceAdviceRequest(parent_id=tenant)
+    found = await asyncio.gather(
+        groups(),
+        every(of_quotas, quotas.ListQuotaAllowancesRequest(parent_id=tenant)),
+        every(of_quotas, quotas.ListQuotaAllowancesRequest(parent_id=cloud.project_id)),
+        every(capacity.ResourceAdviceServiceClient(sdk).list, advice),
+    )
+    return Answers(project, *found)
+
+
+async def _pages(
+    one: Callable[..., Awaitable[Any]], call: Callable[..., Awaitable[Any]], request: Any
+) -> Answer[tuple[Any, ...]]:
+    """Every item of a list, page by page."""
+    items: list[Any] = []
+    request.page_size = PAGE_SIZE
+    while True:
+        page = await one(call, request)
+        if isinstance(page, Unanswered):
+            return page
+        items += page.items
+        request.page_token = page.next_page_token
+        if not page.next_page_token:
+            return tuple(items)
 
 
 def _unanswered(error: Exception) -> Unanswered:
