@@ -42,9 +42,9 @@ def usage(
     """
     found, namespace = _report(config, report.dimensions_of(by, ("account", "user")), start, end, whole=False)
     if as_json:
-        typer.echo(json.dumps(report.as_data(found, report.hours_data, namespace=namespace), indent=1))
+        typer.echo(json.dumps(report.as_data(found, report.hours, namespace=namespace), indent=1))
     else:
-        report.print_table(found, report.HOURS, report.hours_cells)
+        report.print_table(found, report.HOURS, report.hours)
 
 
 def efficiency(
@@ -76,9 +76,9 @@ def efficiency(
     dimensions = report.dimensions_of(by, ("account", "user", "job"))
     found, namespace = _report(config, dimensions, start, end, whole=True, only={"user": user, "account": account})
     if as_json:
-        typer.echo(json.dumps(report.as_data(found, report.efficiency_data, namespace=namespace), indent=1))
+        typer.echo(json.dumps(report.as_data(found, report.efficiency, namespace=namespace), indent=1))
     else:
-        report.print_table(found, report.EFFICIENCY, report.efficiency_cells)
+        report.print_table(found, report.EFFICIENCY, report.efficiency)
 
 
 def _report(

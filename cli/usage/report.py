@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -23,8 +23,15 @@ DIGITS = 6
 MILLION = 10**6
 GIB = 2**30
 
-HOURS = ("JOBS", "CPU HOURS", "CPU %", "GPU HOURS", "GPU %")
-EFFICIENCY = ("JOBS", "CPU H", "USED", "CPU %", "WASTED", "GIB H", "MEM %", "GPU H")
+HOURS = {
+    "JOBS": "jobs", "CPU HOURS": "cpu_hours", "CPU %": "cpu_percent", "GPU HOURS": "gpu_hours", "GPU %": "gpu_percent",
+}  # fmt: skip
+EFFICIENCY = {
+    "JOBS": "jobs", "CPU H": "cpu_hours_asked", "USED": "cpu_hours_used", "CPU %": "cpu_percent",
+    "WASTED": "cpu_hours_wasted", "GIB H": "memory_gib_hours_asked", "MEM %": "memory_percent",
+    "GPU H": "gpu_hours_asked",
+}  # fmt: skip
+"""Heading of a column -> which figure."""
 
 
 @dataclass(kw_only=True)
@@ -110,69 +117,44 @@ def _share(run: Run, start: datetime, end: datetime, now: datetime) -> float:
 Numbers = Callable[[Report, Row], dict[str, Any]]
 """The figures of a row for scripts. CHANGELOG.md names keys that go (docs/usage.md)."""
 
-Cells = Callable[[Report, Row], list[str]]
-"""The same for people."""
 
-
-def hours_data(report: Report, row: Row) -> dict[str, Any]:
-    """Each row says for itself of which time it is, as those of several reports are put together."""
+def hours(report: Report, row: Row) -> dict[str, Any]:
+    """Hours, and their part of all. Each row says for itself of which time it is, as reports are put together."""
+    total = report.total
     return {
         "start": _iso(report.start),
         "end": _iso(report.end),
         "jobs": row.jobs,
         "cpu_hours": round(row.cpu_asked, DIGITS),
+        "cpu_percent": _percent(row.cpu_asked, total.cpu_asked),
         "gpu_hours": round(row.gpu_asked, DIGITS),
+        "gpu_percent": _percent(row.gpu_asked, total.gpu_asked),
     }
 
 
-def hours_cells(report: Report, row: Row) -> list[str]:
-    """Hours, and their part of all."""
-    cpus, gpus = _hours(row.cpu_asked), _hours(row.gpu_asked)
-    total = report.total
-    return [
-        f"{row.jobs:,}",
-        cpus,
-        _percent(row.cpu_asked, total.cpu_asked),
-        gpus,
-        _percent(row.gpu_asked, total.gpu_asked),
-    ]
-
-
-def efficiency_data(_report: Report, row: Row) -> dict[str, Any]:
+def efficiency(_report: Report, row: Row) -> dict[str, Any]:
     """What was not measured is null. CPUs may be above 100 % where jobs are not kept to theirs."""
     cpu, memory = row.cpu_measured > 0, row.memory_measured > 0
-    numbers = {
+    hours = {
         "cpu_hours_asked": row.cpu_asked,
         "cpu_hours_measured": row.cpu_measured,
         "cpu_hours_used": row.cpu_used if cpu else None,
         "cpu_hours_wasted": row.cpu_wasted if cpu else None,
-        "cpu_percent": 100 * row.cpu_used / row.cpu_measured if cpu else None,
         "memory_gib_hours_asked": row.memory_asked,
         "memory_gib_hours_measured": row.memory_measured,
         "memory_gib_hours_used": row.memory_used if memory else None,
-        "memory_percent": 100 * row.memory_used / row.memory_measured if memory else None,
         "gpu_hours_asked": row.gpu_asked,
     }
-    rounded = {
-        name: None if number is None else round(number, 2 if name.endswith("percent") else DIGITS)
-        for name, number in numbers.items()
+    return {
+        "jobs": row.jobs,
+        **{name: None if number is None else round(number, DIGITS) for name, number in hours.items()},
+        "cpu_percent": _percent(row.cpu_used, row.cpu_measured),
+        "memory_percent": _percent(row.memory_used, row.memory_measured),
     }
-    return {"jobs": row.jobs, **rounded}
 
 
-def efficiency_cells(_report: Report, row: Row) -> list[str]:
-    """What was not measured is a dash."""
-    measured = row.cpu_measured > 0
-    return [
-        f"{row.jobs:,}",
-        _hours(row.cpu_asked),
-        _hours(row.cpu_used) if measured else "-",
-        _percent(row.cpu_used, row.cpu_measured),
-        _hours(row.cpu_wasted) if measured else "-",
-        _hours(row.memory_asked),
-        _percent(row.memory_used, row.memory_measured),
-        _hours(row.gpu_asked),
-    ]
+def _percent(part: float, whole: float) -> float | None:
+    return round(100 * part / whole, 2) if whole else None
 
 
 def as_data(report: Report, numbers: Numbers, *, namespace: str) -> dict[str, Any]:
@@ -187,8 +169,8 @@ def as_data(report: Report, numbers: Numbers, *, namespace: str) -> dict[str, An
     }
 
 
-def print_table(report: Report, headings: Sequence[str], cells: Cells) -> None:
-    """A table of groups with their figures, and the sum of all."""
+def print_table(report: Report, columns: Mapping[str, str], numbers: Numbers) -> None:
+    """A table of groups with their figures, and the sum of all. What was not measured is a dash."""
     console = open_console()
     when = f"{report.start:%Y-%m-%d %H:%M} to {report.end:%Y-%m-%d %H:%M} UTC"
     if not report.rows:
@@ -197,12 +179,17 @@ def print_table(report: Report, headings: Sequence[str], cells: Cells) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), caption=when, caption_justify="left")
     for name in report.by:
         table.add_column(name.upper(), overflow="fold", min_width=len(name))
-    for name in headings:
+    for name in columns:
         table.add_column(name, justify="right", no_wrap=True)
+
+    def cells(row: Row) -> list[str]:
+        found = numbers(report, row)
+        return [_cell(key, found[key]) for key in columns.values()]
+
     for row in report.rows:
-        table.add_row(*(escape(printable(name)) for name in row.group), *cells(report, row))
+        table.add_row(*(escape(printable(name)) for name in row.group), *cells(row))
     table.add_section()
-    table.add_row("all", *[""] * (len(report.by) - 1), *cells(report, report.total), style="bold")
+    table.add_row("all", *[""] * (len(report.by) - 1), *cells(report.total), style="bold")
     console.print(table)
 
 
@@ -210,15 +197,16 @@ def _iso(time: datetime) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _hours(number: float) -> str:
-    """Three digits at least, and no more than matter, so that many columns fit: `12.50`, `384,000`, `1.2M`."""
+def _cell(key: str, number: float | None) -> str:
+    """Three digits of hours at least, and no more than matter, so that many fit: `12.50`, `384,000`, `1.2M`."""
+    if number is None:
+        return "-"
+    if key == "jobs":
+        return f"{number:,}"
+    if key.endswith("percent"):
+        return f"{number:.1f}"
     digits = 2 if number < 100 else 1 if number < 1000 else 0
     return f"{number:,.{digits}f}" if number < MILLION else f"{number / MILLION:,.1f}M"
-
-
-def _percent(part: float, whole: float) -> str:
-    """`12.5`, and `-` of nothing."""
-    return f"{100 * part / whole:.1f}" if whole else "-"
 
 
 # ---------------------------------------------------------------- the question to slurmdbd

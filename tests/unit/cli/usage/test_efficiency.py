@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cli.commands import usage as efficiency_commands
-from cli.usage.report import EFFICIENCY, Report, as_data, efficiency_cells, efficiency_data, print_table, summarize
+from cli.usage.report import EFFICIENCY, Report, as_data, efficiency, print_table, summarize
 from images.common.slurm_runs import Run
 from tests.unit.cli.usage.records import (
     GIB,
@@ -100,7 +100,7 @@ def report(*jobs: Run, hours: float = 24, **changes: Any) -> Report:
 
 def percents(found: Report) -> tuple[float | None, float | None]:
     """Of the CPU time and the memory that were measured."""
-    numbers = efficiency_data(found, found.total)
+    numbers = efficiency(found, found.total)
     return numbers["cpu_percent"], numbers["memory_percent"]
 
 
@@ -142,7 +142,7 @@ def test_the_json_has_its_documented_shape() -> None:
         "memory_gib_hours_used": 1.0, "memory_percent": 25.0, "gpu_hours_asked": 3.0,
     }  # fmt: skip
     found = report(job(tres="cpu=2,mem=4G,gres/gpu=3"), by=("account", "job"))
-    assert as_data(found, efficiency_data, namespace="slurm") == {
+    assert as_data(found, efficiency, namespace="slurm") == {
         "namespace": "slurm",
         "start": "2026-11-20T00:00:00Z",
         "end": "2026-11-21T00:00:00Z",
@@ -153,6 +153,6 @@ def test_the_json_has_its_documented_shape() -> None:
 
 
 def test_the_table_says_what_was_not_measured(capsys: pytest.CaptureFixture[str]) -> None:
-    print_table(report(job(end="Unknown", state="RUNNING")), EFFICIENCY, efficiency_cells)
+    print_table(report(job(end="Unknown", state="RUNNING")), EFFICIENCY, efficiency)
     printed = capsys.readouterr().out
     assert ["ml", "1", "2.00", "-", "-", "-", "4.00", "-", "0.00"] in [line.split() for line in printed.splitlines()]

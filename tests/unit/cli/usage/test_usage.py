@@ -11,7 +11,7 @@ import pytest
 from cli.commands import usage as usage_commands
 from cli.errors import Failure
 from cli.kubectl.client import NO_SLURMDBD
-from cli.usage.report import HOURS, Report, as_data, hours_cells, hours_data, print_table, read_runs, summarize
+from cli.usage.report import HOURS, Report, as_data, hours, print_table, read_runs, summarize
 from images.common.slurm_runs import Run, parse_runs
 from tests.unit.cli.usage.records import NOW, START, Controller, epoch, job_line
 
@@ -123,8 +123,8 @@ def test_hours_are_summed_up_by_account_and_the_largest_comes_first() -> None:
 def test_the_json_has_its_documented_shape() -> None:
     found = total([run(22, 26, cpus=2, gpus=1, user="bob")], by=("account", "user"))
     when = {"start": "2026-11-20T00:00:00Z", "end": "2026-11-22T00:00:00Z"}
-    numbers = {**when, "jobs": 1, "cpu_hours": 8.0, "gpu_hours": 4.0}
-    assert as_data(found, hours_data, namespace="slurm") == {
+    numbers = {**when, "jobs": 1, "cpu_hours": 8.0, "cpu_percent": 100.0, "gpu_hours": 4.0, "gpu_percent": 100.0}
+    assert as_data(found, hours, namespace="slurm") == {
         "namespace": "slurm",
         **when,
         "by": ["account", "user"],
@@ -134,11 +134,11 @@ def test_the_json_has_its_documented_shape() -> None:
 
 
 def test_the_table_shows_groups_shares_and_the_sum(capsys: pytest.CaptureFixture[str]) -> None:
-    print_table(total([run(0, 3), run(0, 1, account="bio", job="2")]), HOURS, hours_cells)
+    print_table(total([run(0, 3), run(0, 1, account="bio", job="2")]), HOURS, hours)
     printed = capsys.readouterr().out
     lines = [row.split() for row in printed.splitlines()]
     assert ["ml", "1", "3.00", "75.0", "0.00", "-"] in lines
     assert ["all", "2", "4.00", "100.0", "0.00", "-"] in lines
     assert "2026-11-20 00:00 to 2026-11-22 00:00 UTC" in printed
-    print_table(total([]), HOURS, hours_cells)
+    print_table(total([]), HOURS, hours)
     assert capsys.readouterr().out.startswith("no job ran from 2026-11-20 00:00 to 2026-11-22 00:00 UTC")
