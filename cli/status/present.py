@@ -119,7 +119,9 @@ def _facts(status: Status) -> Iterator[tuple[str, Text]]:
         yield "accounting", Text("slurmdbd answers") if status.slurmdbd_answers else silent
     last = " (the one last taken)" if status.slurmctld and status.configuration == "active" else ""
     yield "configuration", Text(f"{printable(status.configuration)}{last}")
-    yield "versions", Text(_versions(status))
+    versions = {"Slurm": status.versions["slurm"], "images": ", ".join(status.versions["images"])}
+    versions["slurmstack"] = status.versions["slurmstack"]
+    yield "versions", Text("; ".join(f"{name} {printable(value)}" for name, value in versions.items() if value))
     yield "login address", Text(status.login_address or "none")
     if status.rest_address:
         yield "REST API", Text(status.rest_address)
@@ -160,12 +162,6 @@ def _jail(jail: Jail) -> Text:
 
 def _free(size: int, free: int) -> str:
     return f"{free / _GIB:.1f} of {size / _GIB:.1f} GiB free ({100 * free // max(size, 1)} %)"
-
-
-def _versions(status: Status) -> str:
-    versions = status.versions
-    named = {"Slurm": versions.slurm, "images": ", ".join(versions.images), "slurmstack": versions.slurmstack}
-    return "; ".join(f"{name} {printable(value)}" for name, value in named.items() if value)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -55,24 +55,26 @@ class ListedNode:
         return self.state.startswith(("down", "drain", "fail", "unknown", "future")) or self.state.endswith("*")
 
 
-PARTS = {
-    **dict.fromkeys(("statefulsets", "deployments", "jobs"), "workloads"),
-    "nodes": "machines",
-    "persistentvolumeclaims": "claims",
-    "leases": "lease",
+KINDS = {
+    "pods": ("Pod", "pods"),
+    "services": ("Service", "services"),
+    "nodes": ("Node", "machines"),
+    "statefulsets": ("StatefulSet", "workloads"),
+    "deployments": ("Deployment", "workloads"),
+    "jobs": ("Job", "workloads"),
+    "persistentvolumeclaims": ("PersistentVolumeClaim", "claims"),
+    "leases": ("Lease", "lease"),
+    "events": ("Event", "events"),
 }
-"""Kinds of Kubernetes whose part of the Snapshot is called otherwise: Slurm has nodes and jobs, too."""
+"""Kinds as the API server calls them -> as an object calls itself, and the part of the Snapshot."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
     """What one command wants to know, and for how long it waits."""
 
-    kinds: Sequence[tuple[Mapping[str, str], tuple[str, ...]]]
-    """What each call of kubectl asks for: kinds as the API server calls them -> as an object calls itself; options.
-
-    kubectl asks for one kind after the other, and a large cluster's pods take long.
-    """
+    kinds: tuple[tuple[str, ...], ...]
+    """By call of kubectl, which asks for one kind after the other; a large cluster's pods take long."""
     first: tuple[str, ...]
     """Questions to Slurm that are always put. By the last one it is seen whether slurmctld answers."""
     then: tuple[str, ...]
@@ -89,11 +91,11 @@ class Wanted:
     @property
     def parts(self) -> frozenset[str]:
         """What the parts are called that Kubernetes is asked for."""
-        return frozenset(PARTS.get(kind, kind) for kinds, _ in self.kinds for kind in kinds)
+        return frozenset(KINDS[kind][1] for kinds in self.kinds for kind in kinds)
 
 
 STATUS = Wanted(
-    kinds=(({"pods": "Pod", "statefulsets": "StatefulSet", "services": "Service"}, ()),),
+    kinds=(("pods", "statefulsets", "services"),),
     first=("configuration", "sinfo"),
     then=("jobs",),
     jobs=JobList("id", "state", "reason"),
@@ -104,18 +106,9 @@ STATUS = Wanted(
 
 DOCTOR = Wanted(
     kinds=(
-        ({"pods": "Pod", "nodes": "Node"}, ()),
-        (
-            {
-                "statefulsets": "StatefulSet",
-                "deployments": "Deployment",
-                "jobs": "Job",
-                "persistentvolumeclaims": "PersistentVolumeClaim",
-                "leases": "Lease",
-            },
-            (),
-        ),
-        ({"events": "Event"}, ("--field-selector=type=Warning",)),
+        ("pods", "nodes"),
+        ("statefulsets", "deployments", "jobs", "persistentvolumeclaims", "leases"),
+        ("events",),
     ),
     # Slurm tries munge for longer than a question may take, and then names it: so it is asked itself.
     first=("clock", "configuration", "munge", "slurmctld"),
@@ -226,23 +219,22 @@ _REFUSED = re.compile(r"\): ([a-z]+)(?:\.[a-z0-9.]+)? is forbidden")
 
 
 def read_objects(
-    kubectl: Kubectl, namespace: str, kinds: Mapping[str, str], *options: str, seconds: float
+    kubectl: Kubectl, namespace: str, kinds: Sequence[str], *, seconds: float
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """The objects of these kinds, as far as these credentials may see them, and why the other kinds could not be read.
-
-    `kinds`: as the API server calls them where it refuses one -> as an object calls itself.
-    """
-    asked = ",".join(kinds.values()).lower()
-    done = kubectl.run("get", asked, "-n", namespace, *options, "-o", "json", check=False, seconds=seconds)
+    """The objects of these kinds, as far as these credentials may see them, and by part why others are missing."""
+    asked = {kind: KINDS[kind][0] for kind in kinds}
+    options = ("--field-selector=type=Warning",) if "events" in asked else ()
+    words = (",".join(asked.values()).lower(), "-n", namespace, *options)
+    done = kubectl.run("get", *words, "-o", "json", check=False, seconds=seconds)
     try:
         found: list[dict[str, Any]] = understood(done.stdout)["items"] if done.stdout.strip() else []
     except Failure as failure:  # a proxy's page, say
-        return [], dict.fromkeys(kinds, failure.message)
+        return [], {KINDS[kind][1]: failure.message for kind in kinds}
     if done.returncode == 0:
         return found, {}
-    refused = set(_REFUSED.findall(done.stderr)) & kinds.keys()
-    if refused:
-        return found, dict.fromkeys(refused, "not allowed")
-    why = " ".join(message(done.stderr).split())[:200] or "kubectl failed without a word"
-    there = {item["kind"] for item in found}
-    return found, {name: why for name, kind in kinds.items() if kind not in there}
+    why, there = "not allowed", {item["kind"] for item in found}
+    missing = set(_REFUSED.findall(done.stderr)) & asked.keys()
+    if not missing:
+        why = " ".join(message(done.stderr).split())[:200] or "kubectl failed without a word"
+        missing = {kind for kind in kinds if asked[kind] not in there}
+    return found, {KINDS[kind][1]: why for kind in kinds if kind in missing}

@@ -103,18 +103,6 @@ class Jail:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Versions:
-    """What runs."""
-
-    slurm: str
-    """As slurmctld's container has it, `24.11.5`; empty if it could not be asked."""
-    images: tuple[str, ...]
-    """Tags: several while pods are replaced."""
-    slurmstack: str
-    """Of this command."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Status:
     """The state of a cluster. Its fields are the keys of `status --json`: CHANGELOG.md names those that go."""
 
@@ -139,7 +127,8 @@ class Status:
     """None where slurmctld does not answer."""
     jail: Jail | None = None
     """None where no pod could be asked."""
-    versions: Versions = field(default_factory=lambda: Versions(slurm="", images=(), slurmstack=""))
+    versions: Mapping[str, Any] = field(default_factory=dict)
+    """`slurm` as slurmctld's container has it, `images` (their tags: several while pods are replaced), `slurmstack`."""
     kept: tuple[str, ...] = ()
     """What `destroy` has kept, where nothing else is there."""
     unread: Mapping[str, str] = field(default_factory=dict)
@@ -187,11 +176,11 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
         rolls=tuple(_rolls(cluster)),
         queue=queue_of(cluster.jobs) if not slurmctld and "jobs" not in unread else None,
         jail=jail,
-        versions=Versions(
-            slurm=str((cluster.configuration or {}).get("slurm_version") or ""),
-            images=image_tags(pod.item for pod in pods),
-            slurmstack=version("slurmstack"),
-        ),
+        versions={
+            "slurm": str((cluster.configuration or {}).get("slurm_version") or ""),
+            "images": image_tags(pod.item for pod in pods),
+            "slurmstack": version("slurmstack"),
+        },
         kept=() if cluster.objects or unread.keys() & STATUS.parts else _kept(kubectl, cluster.namespace),
         unread=unread,
         reached_by=cluster.reached_by,

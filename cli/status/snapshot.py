@@ -17,7 +17,7 @@ from typing import Any
 
 from cli.kubectl import pods
 from cli.kubectl.client import Kubectl, labels_of
-from cli.status.questions import PARTS, ListedNode, SlurmNode, Wanted, ask_slurm, read_objects
+from cli.status.questions import ListedNode, SlurmNode, Wanted, ask_slurm, read_objects
 from config.cluster import ClusterConfig
 from images.common.slurm_jobs import Job
 from slurm.names import POOL_LABEL
@@ -156,8 +156,7 @@ def take(kubectl: Kubectl, config: ClusterConfig, wanted: Wanted) -> Snapshot:
     namespace, here = config.cluster.namespace, time.time()
     with ThreadPoolExecutor() as pool:  # each is a process that mostly waits
         asked = [
-            pool.submit(read_objects, kubectl, namespace, kinds, *options, seconds=wanted.patience)
-            for kinds, options in wanted.kinds
+            pool.submit(read_objects, kubectl, namespace, kinds, seconds=wanted.patience) for kinds in wanted.kinds
         ]
         slurm = pool.submit(ask_slurm, kubectl, namespace, wanted, accounting=config.accounting.enabled)
         # Loaded while they run: templates take as long as one of them.
@@ -168,7 +167,7 @@ def take(kubectl: Kubectl, config: ClusterConfig, wanted: Wanted) -> Snapshot:
     unread: dict[str, str] = {}
     for answer in asked:
         found, missing = answer.result()
-        unread |= {PARTS.get(kind, kind): why for kind, why in missing.items()}
+        unread |= missing
         for item in found:
             kind = item["kind"]
             if kind in {"Node", "Lease", "Event"} or labels_of(item).get("app.kubernetes.io/part-of") == "slurmstack":
