@@ -1,4 +1,4 @@
-"""Findings, for people in 80 columns and for scripts."""
+"""Findings, for people and for scripts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from cli.text import plain
 Severity = Literal["error", "warning", "note"]
 
 _STYLES = {"error": "red bold", "warning": "yellow", "note": "cyan"}
-_MOST = 80
 _CONSEQUENCES = 5
 _APART = 3
 """Findings that say the same of different things are one from here on, in which the others are named."""
@@ -69,38 +68,31 @@ def print_findings(cluster: Snapshot, findings: Sequence[Finding], *, fine: str,
 
     `stack`: the file of --config.
     """
-    console = Console(highlight=False, emoji=False)
-    console.width = min(console.width, _MOST) if console.is_terminal else _MOST
-    for number, alike in enumerate(_alike(findings), 1):
-        _print_finding(console, number, *alike)
-    if not findings:
-        _print(console, Text(fine))
-    for line in _meant(cluster, findings, stack):
-        console.print(Text(line), soft_wrap=True)
-    _print(console, Text(f"looked at: {_looked_at(cluster)}", style="dim"))
+    lines = [line for number, alike in enumerate(_alike(findings), 1) for line in _lines(number, *alike)]
+    lines += [Text(line) for line in _meant(cluster, findings, stack)] if findings else [Text(fine)]
+    lines.append(Text(f"looked at: {_looked_at(cluster)}", style="dim"))
     for part, why in cluster.unread.items():
-        _print(console, Text(f"could not look at {part}: {plain(why)}", style="magenta"))
+        lines.append(Text(f"could not look at {part}: {plain(why)}", style="magenta"))
+    console = Console(highlight=False, emoji=False)
+    for line in lines:  # not folded: what is to be copied stays in one line
+        console.print(line, soft_wrap=True)
 
 
-def _print_finding(console: Console, number: int, item: Finding, *others: Finding) -> None:
+def _lines(number: int, item: Finding, *others: Finding) -> Iterator[Text]:
     """`others`: of which the same is to be said."""
-    head = Text(f"{number}. ", style="bold") + Text(f"{item.severity}: ", style=_STYLES[item.severity])
-    _print(console, head + Text(plain(item.cause)))
-    for line in item.evidence:
-        if text := plain(line):
-            short = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
-            _print(console, Text(f"seen: {short}", style="dim"), indent=3)
+    head = Text.assemble((f"{number}. ", "bold"), (f"{item.severity}: ", _STYLES[item.severity]))
+    yield head + Text(plain(item.cause))
+    for text in filter(None, map(plain, item.evidence)):
+        short = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+        yield Text(f"   seen: {short}", style="dim")
     if others:
         names = ", ".join(one.about.partition(" ")[2] for one in others[:_NAMED])
-        _print(console, Text(f"the same: {len(others)} more, {names}{', ...' if others[_NAMED:] else ''}"), indent=3)
-    for line in item.consequences[:_CONSEQUENCES]:
-        _print(console, Text(f"therefore: {plain(line)}"), indent=3)
-    if len(item.consequences) > _CONSEQUENCES:
-        _print(console, Text(f"therefore: {len(item.consequences) - _CONSEQUENCES} more"), indent=3)
-    if item.mend:
-        # Not folded: what is to be copied stays in one line.
-        console.print(Text("   mend: ") + Text(plain(item.mend), style="green"), soft_wrap=True)
-    console.print()
+        yield Text(f"   the same: {len(others)} more, {names}{', ...' if others[_NAMED:] else ''}")
+    more = len(item.consequences) - _CONSEQUENCES
+    for line in (*item.consequences[:_CONSEQUENCES], *([f"{more} more"] if more > 0 else [])):
+        yield Text(f"   therefore: {plain(line)}")
+    yield Text("   mend: ") + Text(plain(item.mend), style="green")
+    yield Text()
 
 
 def _alike(findings: Sequence[Finding]) -> list[list[Finding]]:
@@ -123,13 +115,6 @@ def _meant(cluster: Snapshot, findings: Sequence[Finding], stack: Path | None) -
     for program, command in meant.items():
         if command and any(program in item.mend for item in findings):
             yield f"{program}here: {plain(command)}"
-
-
-def _print(console: Console, text: Text, indent: int = 0) -> None:
-    lines = text.wrap(console, console.width - indent - 3)
-    for number, line in enumerate(lines):
-        line.rstrip()  # the blank at which it was folded
-        console.print(Text(" " * (indent + (3 if number else 0))) + line)
 
 
 def _looked_at(cluster: Snapshot) -> str:
