@@ -71,13 +71,6 @@ def test_nfs_that_remembers_names_is_refused(volume: Path, tmp_path: Path, mount
         terms.expect_no_memory(volume, mountinfo)
 
 
-def test_an_old_term_never_comes_back(volume: Path) -> None:
-    terms.take_over(2, ME, volume)
-    with pytest.raises(terms.LostError):
-        terms.take_over(2, ME, volume)
-    assert terms.current(volume) == volume / "term-2"
-
-
 def test_who_was_paused_between_looking_and_renaming_takes_nothing(
     volume: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

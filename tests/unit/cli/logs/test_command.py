@@ -89,12 +89,6 @@ def test_a_component_is_found_by_its_name_its_container_its_pool_or_its_pod(
     assert {json.loads(line)["place"] for line in result.stdout.splitlines()} == places
 
 
-def test_without_a_name_all_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = shown(logs(monkeypatch, CLUSTER, *ALL))
-    assert len(lines) == sum(text.count("\n") for text in LOGS.values()) + len(EVENTS)
-    assert lines == sorted(lines)
-
-
 def test_the_last_hour_is_what_is_asked_for_and_of_a_job_its_life(monkeypatch: pytest.MonkeyPatch) -> None:
     result = logs(monkeypatch, cluster := with_())
     assert (result.exit_code, result.stdout) == (0, "")
@@ -185,11 +179,6 @@ def test_a_job_s_name_may_have_anything_in_it_and_is_no_record_of_another_job(mo
     assert "sacct(job/5) job 5 submitted by alice: x y [2J (main)\n" in result.stdout
     assert "JobId=5 NodeList=a-[0-1]" in result.stdout
     assert "bob" not in result.stdout
-
-
-def test_a_node_of_the_job_that_is_gone_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = logs(monkeypatch, with_(pods=PODS[:2]), "--job", "5")
-    assert result.stderr == "not read: a-1: there is no such pod now\n"
 
 
 def test_no_log_can_move_the_cursor_and_json_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

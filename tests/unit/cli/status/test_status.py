@@ -278,32 +278,3 @@ def test_an_elastic_pool_is_whole_with_its_least_nodes_and_with_any_more(up: int
     sinfo = [node(f"default-{number}") for number in range(4)]
     there = [pod(f"default-{number}", owner="PodTemplate", pool="default") for number in range(up)]
     assert read_status(cluster(CONTROLLER, *there, coming, agent=active, sinfo=sinfo), config).healthy == healthy
-
-
-def test_nodes_of_an_elastic_pool_do_not_stand_in_for_others_that_are_missing() -> None:
-    fixed = stacks.dev()["worker_nodes"]["default"]
-    pools = {"default": fixed, "more": {**fixed, "size": {"min": 0, "max": 4}}}
-    config = load_config(with_change(stacks.dev(), "worker_nodes", pools))
-    there = [worker(0), pod("more-0", owner="PodTemplate", pool="more")]
-    found = read_status(cluster(CONTROLLER, *there, pool_of(2)), config)
-    assert (found.workers.ready, found.workers.wanted, found.healthy) == (1, 2, False)
-
-
-def test_a_roll_says_how_far_it_is_and_which_new_pods_hold_it_up(show: Show) -> None:
-    def at(revision: str, number: int, *, ready: bool = True) -> dict[str, Any]:
-        found = worker(number)
-        found["metadata"]["labels"]["controller-revision-hash"] = revision
-        found["status"]["containerStatuses"][0]["ready"] = ready
-        return found
-
-    whole = pool_of(2)
-    whole["metadata"]["labels"] = {**OURS, "slurmstack/pool": "default"}
-    pool = {**whole, "status": {"updateRevision": "new"}}
-    rolling = status_of(CONTROLLER, at("old", 0), at("new", 1), pool)
-    assert rolling.healthy
-    shown = show(rolling)
-    assert "new pods for pool default: 1 of 2 nodes wait until they are idle\n" in shown
-    stopped = status_of(CONTROLLER, at("old", 0), at("new", 1, ready=False), pool)
-    assert not stopped.healthy
-    assert "idle, and for new pods that are not ready: default-1" in show(stopped)
-    assert status_of(CONTROLLER, at("new", 0), at("new", 1), pool).rolls == ()

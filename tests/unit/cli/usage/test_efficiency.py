@@ -129,12 +129,6 @@ def test_a_job_counts_for_the_part_that_lies_between_the_times() -> None:
     assert report(job(start=epoch(-2), end=epoch(-1))).rows == ()
 
 
-def test_a_running_job_counts_as_asked_up_to_the_end() -> None:
-    running = job(end="Unknown", state="RUNNING", seconds=7200)
-    (row,) = report(running, hours=1, now=START + timedelta(hours=2)).rows
-    assert (row.cpu_asked, row.cpu_measured) == (2.0, 0.0)
-
-
 def test_the_json_has_its_documented_shape() -> None:
     row = {
         "jobs": 1, "cpu_hours_asked": 2.0, "cpu_hours_measured": 2.0, "cpu_hours_used": 1.0, "cpu_hours_wasted": 1.0,

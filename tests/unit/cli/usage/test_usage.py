@@ -108,15 +108,6 @@ def test_jobs_that_have_not_run_count_nothing() -> None:
     assert total(parse_runs([*waiting, job_line(end=epoch(0), seconds=0), ""])).rows == ()
 
 
-def test_hours_are_summed_up_by_account_and_the_largest_comes_first() -> None:
-    found = total([run(0, 2, cpus=2), run(1, 2, account="bio", cpus=10), run(5, 6, job="2", gpus=8)])
-    assert [(row.group, row.jobs, row.cpu_asked, row.gpu_asked) for row in found.rows] == [
-        (("bio",), 1, 10.0, 0.0),
-        (("ml",), 2, 5.0, 8.0),
-    ]
-    assert (found.total.jobs, found.total.cpu_asked, found.total.gpu_asked) == (2, 15.0, 8.0)
-
-
 # ---------------------------------------------------------------- output
 
 

@@ -163,11 +163,6 @@ def volume_is_away(cluster: RecordedCluster) -> None:
     cluster.warn("Pod", "users-", "FailedMount", "mount: server is down")
 
 
-def full_machine(cluster: RecordedCluster) -> None:
-    conditions = cluster.thing("Node", "node-0")["status"]["conditions"]
-    next(one for one in conditions if one["type"] == "DiskPressure")["status"] = "True"
-
-
 def no_pod(cluster: RecordedCluster) -> None:
     cluster.remove("Pod", "default-1")
     silent_node(cluster)
@@ -181,8 +176,6 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
     # pods
     "no machine has room": (unplaced("0/2 nodes are available: 2 Insufficient cpu. preemption: none."),
         "pod default-1 cannot be placed: 0/2 nodes are available: 2 Insufficient cpu", "of worker_nodes.default"),
-    "its volume is elsewhere": (unplaced("0/2 nodes are available: 2 node(s) had volume node affinity conflict."),
-        "had volume node affinity conflict", "kubectl get -n slurm pvc,events"),
     "pods are refused": (refused_pods("create Pod default-1 failed: forbidden: exceeded quota: small"),
         "default-1 of StatefulSet default: Kubernetes refuses to make it", "describe -n slurm statefulset"),
     "pod is not there": (no_pod, "default-1 of StatefulSet default: is not there", "describe -n slurm statefulset"),
@@ -198,7 +191,6 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
     "controller restarts": (restarts("controller-0"), "pod controller-0: config-agent restarts", "--previous"),
     "pod does not get ready": (lambda c: c.unready("login-0"), "pod login-0 is not ready after", "kubectl logs"),
     "machine is lost": (lost_machine, "the Kubernetes machine node-0 is not ready", "describe node node-0"),
-    "machine is short of disk": (full_machine, "node-0 has DiskPressure", "describe node node-0"),
     "a new pod waits for jobs": (rolling,
         "node default-1 takes no more jobs: it gets a new pod when those that it has are done",
         "squeue --nodelist=default-1"),
@@ -248,9 +240,6 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
         "pod database-0: mariadbd has no image", "and then kubectl delete -n slurm pod database-0"),
     "backup": (failed_backup, "a backup, or a look at backups, has failed", "docs/restore.md"),
     # jobs
-    "impossible constraints": (queued("12", "BadConstraints"), "asks for what there is not", "scontrol release 12"),
-    "limit of a job": (queued("12", "QOSMaxCpuPerJobLimit"), "than one job may have", "slurmstack:qos"),
-    "time limit of the partition": (queued("12", "PartitionTimeLimit"), "its partition takes no such job", "ANOTHER"),
     "account": (queued("12", "InvalidAccount"), "its account or QOS does not", "sacctmgr show assoc user=alice"),
     "launch failed": (queued("12", "launch failed requeued held"),
         "job 12 of alice held: could not be started", "scontrol release 12"),

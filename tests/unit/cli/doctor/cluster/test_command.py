@@ -66,16 +66,6 @@ def test_something_found_ends_with_1_and_no_text_from_outside_moves_the_cursor(
     assert "could not look at machines: not allowed" in lines
 
 
-def test_json_has_the_findings_and_what_could_not_be_read(
-    cluster: RecordedCluster, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cluster.node("default-1", "IDLE", "DRAIN", reason="bad disk", by="root")
-    assert run("--json") == 1
-    data = json.loads(capsys.readouterr().out)
-    assert data["findings"][0]["about"] == "node default-1"
-    assert data["unread"] == {}
-
-
 def nothing(cluster: RecordedCluster) -> None:
     cluster.objects.clear()
     cluster.refused["exec"] = 'Error from server (NotFound): pods "controller-0" not found'
