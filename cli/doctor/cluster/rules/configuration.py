@@ -22,7 +22,7 @@ def find(cluster: Snapshot) -> Iterator[Finding]:
     if cluster.slurmdbd_answers is False:
         cause = f"{SILENT_SLURMDBD}: sacct, sacctmgr and limits by account do not work; jobs go on"
         mend = cluster.kubectl(f"logs {ACCOUNTING_HOST} -c {ACCOUNTING} --tail 20")
-        after = (f"pod {ACCOUNTING_HOST}", f"owner {ACCOUNTING}", f"pod {DATABASE}-0", "slurmctld")
+        after = (f"pod {ACCOUNTING_HOST}", f"pod {DATABASE}-0", "slurmctld")
         yield Finding("accounting", "error", cause, mend, after=after, weight=5)
 
 

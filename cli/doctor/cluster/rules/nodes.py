@@ -62,8 +62,7 @@ def _silent(cluster: Snapshot) -> Finding:
         mend = f"{logs} -c munged" + ("; set the machines' clocks (NTP)" if late else "")
     else:
         cause, mend = "slurmctld does not answer", f"{logs} -c slurmctld --tail 20"
-    after = (f"pod {CONTROLLER_HOST}", "owner controller")
-    return Finding("slurmctld", "error", cause, mend, (said,), after, 20)
+    return Finding("slurmctld", "error", cause, mend, (said,), (f"pod {CONTROLLER_HOST}",), 20)
 
 
 def _restore(cluster: Snapshot) -> tuple[str, str] | None:

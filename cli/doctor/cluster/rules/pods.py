@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from cli.doctor.cluster.findings import Finding, Severity
@@ -22,8 +21,6 @@ SLOW = 180
 _IMAGE = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
 _CONFIG = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError"}
 
-_VOLUME = re.compile("FailedMount|FailedAttachVolume")
-
 _PUSH = (
     "on the local cluster `slurmstack up` builds and loads it; elsewhere `slurmstack images push --pin`, then "
     "`slurmstack up` (private registry: images.pull_secret)"
@@ -41,7 +38,7 @@ def find(cluster: Snapshot) -> Iterator[Finding]:
     """All about pods."""
     yield from _machines(cluster)
     yield from _claims(cluster)
-    for owner in cluster.of("StatefulSet", "Deployment", "Job") if cluster.knows("pods") else ():
+    for owner in cluster.of("StatefulSet") if cluster.knows("pods") else ():
         yield from _not_made(cluster, owner)
     for pod in cluster.pods:
         if pod.component != "jail" and not pod.is_done:  # rules.configuration has that one
@@ -74,22 +71,16 @@ def _claims(cluster: Snapshot) -> Iterator[Finding]:
 
 
 def _not_made(cluster: Snapshot, owner: Object) -> Iterator[Finding]:
-    """Pods that Kubernetes does not make."""
-    kind, name = owner["kind"], owner["metadata"]["name"]
-    wanted = owner.get("spec", {}).get("replicas", 1)
-    if kind == "StatefulSet":
-        missing = [pod for number in range(wanted) if not cluster.pod(pod := f"{name}-{number}")]
-    else:
-        makers = {pod.owner if kind == "Job" else pod.owner.rpartition("-")[0] for pod in cluster.pods}
-        missing = [] if not wanted or name in makers or is_true(owner, "Complete") else ["its pod"]
-    said = tuple(text for text in cluster.warned(owner) if text.startswith("FailedCreate"))[:1]
-    if missing and (said or not is_true(owner, "Failed")):
-        about = f"pod {missing[0]}" if missing[0] != "its pod" else f"owner {name}"
+    """Pods of a StatefulSet that Kubernetes does not make."""
+    name, wanted = owner["metadata"]["name"], owner["spec"].get("replicas", 1)
+    if missing := [pod for number in range(wanted) if not cluster.pod(pod := f"{name}-{number}")]:
+        said = tuple(text for text in cluster.warned(owner) if text.startswith("FailedCreate"))[:1]
         why = "Kubernetes refuses to make it" if said else "is not there"
-        cause = f"{', '.join(missing[:4])} of {kind} {name}: {why}"
+        cause = f"{', '.join(missing[:4])} of StatefulSet {name}: {why}"
         after = ("apply", *(f"pod {pod.name}" for pod in cluster.pods if pod.owner == name))
         weight = len(missing) * (10 if name == CONTROLLER else 1)
-        yield Finding(about, "error", cause, cluster.kubectl(f"describe {kind.lower()} {name}"), said, after, weight)
+        mend = cluster.kubectl(f"describe statefulset {name}")
+        yield Finding(f"pod {missing[0]}", "error", cause, mend, said, after, weight)
 
 
 def _pod(cluster: Snapshot, pod: Pod) -> Iterator[Finding]:
@@ -143,9 +134,7 @@ def _not_well(cluster: Snapshot, pod: Pod) -> tuple[str, str, str] | None:
     # A machine that is made for it takes minutes.
     placed = condition(pod.item, "PodScheduled").get("lastTransitionTime")
     age = cluster.now - at(placed or pod.item["metadata"].get("creationTimestamp"))
-    # Of a Job it is told only where no time helps: what it does, or pulls, may take long.
-    late = pod.owner_kind != "Job" or (pod.phase == "Pending" and pod.warnings and _VOLUME.match(pod.warnings[0]))
-    if not pod.ready and age > SLOW and late:
+    if not pod.ready and age > SLOW and pod.owner_kind != "Job":  # what a Job does, or pulls, may take long
         logs = f"{cluster.kubectl(f'describe pod {pod.name}')}; {cluster.kubectl(f'logs {pod.name}')} --all-containers"
         return f" is not ready after {age / 60:.0f} min", next(iter(pod.warnings), ""), f"{logs} --tail 20"
     return None

@@ -155,14 +155,6 @@ def evicted(cluster: RecordedCluster) -> None:
     silent_node(cluster)
 
 
-def volume_is_away(cluster: RecordedCluster) -> None:
-    cluster.thing("Job", "users-")["status"] = {}
-    pod = cluster.thing("Pod", "users-")
-    pod["status"] |= {"phase": "Pending", "conditions": []}
-    pod["status"]["containerStatuses"][0] |= {"ready": False, "state": {"waiting": {"reason": "ContainerCreating"}}}
-    cluster.warn("Pod", "users-", "FailedMount", "mount: server is down")
-
-
 def no_pod(cluster: RecordedCluster) -> None:
     cluster.remove("Pod", "default-1")
     silent_node(cluster)
@@ -197,8 +189,6 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
     "scale-in waits for jobs": (leaving, "default-1 leaves and waits for 1 job", "scancel 17"),
     "pod does not end": (lambda c: c.thing("Pod", "login-0")["metadata"].update(deletionTimestamp=ago(600)),
         "should have ended 10 min ago", "--force"),
-    "a step of `up` cannot mount its volume": (volume_is_away,
-        "pod users-eb33788d-dcx85 is not ready after", "describe -n slurm pod users-"),
     "evicted": (evicted, "pod default-1 has failed: Evicted", "describe -n slurm pod default-1"),
     # slurmctld and nodes
     "a restore was cut short": (
