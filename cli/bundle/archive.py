@@ -23,7 +23,7 @@ from cli.doctor.cluster.findings import as_data as findings_as_data
 from cli.errors import Failure
 from cli.health.query import refuse_no_namespace
 from cli.kubectl.client import ANSWER_SECONDS, Kubectl, complaint, in_controller
-from cli.logs.lines import containers, events, in_order, read_log, side_by_side
+from cli.logs.lines import containers, read_log, side_by_side
 from cli.stack import Stack
 from cli.status.questions import DOCTOR
 from cli.status.read import read_status
@@ -44,7 +44,7 @@ _LOG_LINES = 20_000
 _KINDS = (
     "statefulsets", "deployments", "daemonsets", "replicasets", "jobs", "services", "endpointslices",
     "configmaps", "persistentvolumeclaims", "networkpolicies", "poddisruptionbudgets", "serviceaccounts", "roles",
-    "rolebindings", "resourcequotas", "limitranges", "leases",
+    "rolebindings", "resourcequotas", "limitranges", "leases", "events",
 )  # fmt: skip
 
 _OUTSIDE = ("nodes", "persistentvolumes", "storageclasses")
@@ -154,7 +154,6 @@ def _parts_of(kubectl: Kubectl, stack: Stack, pods: list[dict[str, Any]]) -> dic
         "kubernetes/version.json": lambda: kubectl.run("version", "-o", "json").stdout,
         "status.json": lambda: _json(asdict(read_status(kubectl, stack.config))),
         "doctor.json": lambda: _findings(kubectl, stack),
-        "events.txt": lambda: "".join(f"{line}\n" for line in in_order(events(kubectl, namespace))),
     }
     found |= {f"slurm/{name}.txt": partial(_slurm, kubectl, namespace, command) for name, command in _SLURM.items()}
     found |= {f"kubernetes/{kind}.json": partial(_objects, kubectl, kind, "-n", namespace) for kind in _KINDS}

@@ -11,8 +11,7 @@ import typer
 from cli.access.reach import reach
 from cli.commands.options import ConfigOption, argument, option
 from cli.errors import USAGE, Failure
-from cli.logs.gather import LISTED, gather
-from cli.logs.lines import in_order, print_lines
+from cli.logs.lines import LISTED, gather, in_order, print_lines
 from cli.stack import open_stack
 from cli.status.job import JOB
 from cli.text import parse_time, plain
@@ -43,18 +42,17 @@ def logs(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print each line as a JSON object.")] = False,
 ) -> None:
-    """Print what Slurm and Kubernetes wrote about a component or a job, in the order of time.
+    """Print what the programs of the cluster wrote, all or about a component or a job, in the order of time.
 
     Each line is TIME COMPONENT(POD/CONTAINER) TEXT. The times are in UTC; one without milliseconds is known to the
-    second only, and stands at its end. Events of Kubernetes are among the lines, and what containers wrote before
-    their last restart. What cannot be read is said on standard error, and the rest is printed all the same.
+    second only, and stands at its end. What containers wrote before their last restart is there, too. What cannot be
+    read is said on standard error, and the rest is printed all the same.
 
-    --job has lines of slurmctld, slurmdbd, the watcher and the job's nodes (prolog
-    and epilog too) that name it, and from sacct when it was submitted, started and ended, with its steps.
+    --job has lines of slurmctld, slurmdbd, the watcher and the job's nodes (prolog and epilog too) that name it, and
+    from sacct when it was submitted, started and ended, with its steps.
 
-    Logs of pods that are gone are gone with them; Kubernetes keeps events for an hour.
-
-    `kubectl logs -f` prints what is written from now on.
+    Logs of pods that are gone are gone with them. `kubectl logs -f` prints what is written from now on, and
+    `kubectl get events` what Kubernetes tells of pods.
 
     Examples:
       slurmstack logs --job 1234

@@ -1,10 +1,10 @@
-"""What was written: logs of containers and events of Kubernetes as lines, in the order of time."""
+"""What containers wrote, as lines in the order of time."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -14,10 +14,14 @@ from typing import Any
 
 import typer
 
-from cli.errors import Failure
+from cli.errors import USAGE, Failure
+from cli.health.query import refuse_no_namespace
 from cli.kubectl.client import Kubectl, complaint, component_of, labels_of
-from cli.text import printable
-from slurm.names import POOL_LABEL
+from cli.status.job import KnownJob, read_job
+from cli.text import YEAR_10000, printable
+from images.common.slurm_jobs import Job
+from images.common.slurm_records import moment
+from slurm.names import POOL_LABEL, WORKER
 
 _SECOND = 1_000_000_000
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:Z|\+00:00)?")
@@ -42,9 +46,9 @@ class Line:
     """Nanoseconds since 1970. Of what is known to the second only, the last one of that second: so it comes after what
     is known better, as it does where lines are sorted as text."""
     component: str
-    """`worker`, `controller`, ...; `event` and `sacct` for what is no log."""
+    """`worker`, `controller`, ...; `sacct` and `squeue` for what is no log."""
     place: str
-    """`POD/CONTAINER`, or what an event is about."""
+    """`POD/CONTAINER`, or `job/ID`."""
     text: str
 
     @property
@@ -68,7 +72,7 @@ class Line:
 
 
 def nanoseconds(text: str) -> int | None:
-    """A time as kubelet, Kubernetes and Slurm write it, all in UTC; None if it is none. datetime has no nanoseconds."""
+    """A time as the kubelet writes it, in UTC; None if it is none. datetime has no nanoseconds."""
     match = _TIME.fullmatch(text)
     if match is None:
         return None
@@ -150,8 +154,12 @@ class Container:
     name: str
     component: str
     pool: str
-    owners: tuple[str, ...]
     restarted: bool
+
+    @property
+    def names(self) -> set[str]:
+        """What people may call it."""
+        return {self.pod, self.name, self.component, self.pool}
 
     @property
     def place(self) -> str:
@@ -182,7 +190,6 @@ def containers(pods: Iterable[dict[str, Any]]) -> Iterator[Container]:
                 name=container["name"],
                 component=component_of(pod) or "pod",
                 pool=labels_of(pod).get(POOL_LABEL, ""),
-                owners=tuple(owner["name"] for owner in metadata.get("ownerReferences", [])),
                 restarted=any(restarts),
             )
 
@@ -221,27 +228,6 @@ def log_sources(
     }
 
 
-def events(
-    kubectl: Kubectl, namespace: str, *options: str, wanted: Callable[[dict[str, Any]], bool] = lambda _: True
-) -> list[Line]:
-    """What Kubernetes tells of objects. Raises Failure."""
-    found = kubectl.items("events", "-n", namespace, *options)
-    return [line for item in found if wanted(item) and (line := _event_line(item)) is not None]
-
-
-def _event_line(item: dict[str, Any]) -> Line | None:
-    """An event at the time when it was seen last; None if it has none."""
-    series = item.get("series") or {}
-    seen = series.get("lastObservedTime") or item.get("lastTimestamp") or item.get("eventTime")
-    at = nanoseconds(str(seen or item["metadata"].get("creationTimestamp")))
-    if at is None:
-        return None
-    about, count = item["involvedObject"], series.get("count") or item.get("count") or 1
-    often = f" ({count} times since {item.get('firstTimestamp') or item.get('eventTime')})" if count > 1 else ""
-    text = f"{item.get('type', '')} {item.get('reason', '')}: {item.get('message', '')}{often}"
-    return Line(at=at, component="event", place=f"{about.get('kind', '').lower()}/{about.get('name', '')}", text=text)
-
-
 @contextmanager
 def side_by_side() -> Iterator[ThreadPoolExecutor]:
     """Threads for calls of kubectl. After Ctrl-C those that wait for their turn do not begin any more."""
@@ -265,3 +251,115 @@ def read_all(sources: dict[str, Source]) -> Found:
             except Failure as failure:
                 found.missing.append(f"{name}: {failure}")
     return found
+
+
+# ---------------------------------------------------------------- which of them are wanted
+
+_OF_JOBS = ("slurmctld", "slurmdbd", "health-watch")
+"""Containers whose programs speak of jobs, besides slurmd on the job's nodes."""
+
+LISTED = 12
+"""Of what could not be read, and of names: there may be a thousand workers."""
+
+
+def gather(
+    kubectl: Kubectl,
+    namespace: str,
+    now: datetime,
+    *,
+    component: str | None = None,
+    job: str | None = None,
+    since: datetime | None = None,
+    accounting: bool = True,
+) -> Found:
+    """Read all that is about one of them, or everything. What cannot be read is noted.
+
+    `since`: None for all, and of a job for its life. `accounting`: whether jobs are recorded.
+    Raises Failure where nothing could be read, or where nobody knows what was named.
+    """
+    pods, missing = [], []
+    try:
+        pods = kubectl.items("pod", "-n", namespace)
+    except Failure as failure:
+        missing.append(f"pods: {failure}")
+    there = list(containers(pods))
+    if not there:
+        refuse_no_namespace(kubectl, namespace)
+    if job is not None:
+        known = read_job(kubectl, namespace, job, accounting=accounting)
+        found = _of_job(kubectl, namespace, known, there, now=now, since=since)
+    else:
+        wanted = [item for item in there if component is None or component in item.names]
+        if there and not wanted:
+            names = sorted({word for item in there for word in (item.component, item.name, item.pool) if word})
+            listed = ", ".join(names[: 3 * LISTED]) + (" ..." if names[3 * LISTED :] else "")
+            message = f"there is no component, container, pool or pod {component!r}; there are: {listed}"
+            raise Failure(message, code=USAGE)
+        found = read_all(log_sources(kubectl, namespace, wanted, since=since))
+    found.missing[:0] = missing
+    if not found.read:
+        raise Failure("nothing could be read:\n" + "\n".join(f"  {line}" for line in found.missing[:LISTED]))
+    return found
+
+
+def _of_job(
+    kubectl: Kubectl,
+    namespace: str,
+    known: KnownJob,
+    there: Sequence[Container],
+    *,
+    now: datetime,
+    since: datetime | None,
+) -> Found:
+    lines = list(_lines_of(known, now))
+    if not lines and not known.missing:
+        raise Failure(f"Slurm knows no job {known.id}", hint="`slurmstack login` and `sacct -a` show which there are")
+    # Where nobody knows its nodes, all may have had it.
+    ran_on = known.nodes if lines else {item.pod for item in there if item.component == WORKER}
+    wanted = [item for item in there if item.name in _OF_JOBS or (item.name == "slurmd" and item.pod in ran_on)]
+    if since is None and lines:
+        since = datetime.fromtimestamp(min(line.at for line in lines) // 1_000_000_000, UTC)
+    found = read_all(log_sources(kubectl, namespace, wanted, since=since, matches=names_job(known.ids)))
+    found.lines += lines
+    found.read += bool(lines)
+    gone = sorted(known.nodes - {item.pod for item in there}) if there else []
+    found.missing += [f"{who}: {why}" for who, why in known.missing.items()]
+    found.missing += [f"{node}: there is no such pod now" for node in gone]
+    return found
+
+
+def _lines_of(known: KnownJob, now: datetime) -> Iterator[Line]:
+    """What Slurm knows, to the second. None of what has no time, or one that no calendar of Python's has."""
+    told = [("sacct", run["JobID"], one) for run in known.runs for one in _told(run)]
+    told += [("squeue", job.id, one) for job in known.present for one in _shown(job, now, alone=not known.runs)]
+    for component, job, (at, text) in told:
+        if at is not None and at < YEAR_10000:
+            yield Line(at=to_the_second(at), component=component, place=f"job/{job}", text=text)
+
+
+def _told(run: Mapping[str, str]) -> Iterator[tuple[float | None, str]]:
+    """A run of a job, or a step of it, as sacct has it. A job's name may have lines of its own."""
+    submit, eligible, start, end = (moment(run[name]) for name in ("Submit", "Eligible", "Start", "End"))
+    step = "." in run["JobID"]
+    what = f"{'step' if step else 'job'} {run['JobID']}"
+    if not step:
+        name = run["JobName"].partition("\n")[0]
+        yield submit, f"{what} submitted by {run['User']}: {name} ({run['Partition']})"
+        if eligible != submit:
+            yield eligible, f"{what} eligible"
+    yield start, f"{what} started on {run['NodeList']}"
+    yield end, f"{what} ended: {run['State']}, exit code {run['ExitCode']}"
+
+
+def _shown(job: Job, now: datetime, *, alone: bool) -> Iterator[tuple[float | None, str]]:
+    """A job as slurmctld has it now; its times too, where nobody has recorded them."""
+    waits = f", reason {job.reason}" if job.reason else ""
+    over = job.state not in {"PENDING", "RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING"}
+    if alone:
+        yield job.submitted, f"job {job.id} submitted by {job.user} ({','.join(job.partitions)})"
+        if job.state != "PENDING":  # a time that is still to come is a guess
+            yield job.start, f"job {job.id} started on {job.node_list}"
+        if over:
+            yield job.end, f"job {job.id} ended: {job.state}{waits}"
+    if not over:
+        yield now.timestamp(), f"job {job.id} is {job.state}{waits}"

@@ -25,8 +25,7 @@ from cli.change.plan import KINDS
 from cli.change.rollout import unready
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl, cluster_labels, connect
-from cli.logs.gather import gather
-from cli.logs.lines import in_order
+from cli.logs.lines import gather, in_order
 from config import load_config
 from slurm.local_cluster import local_directory
 from slurm.names import GENERATED, POOL_LABEL, SSH_PORT

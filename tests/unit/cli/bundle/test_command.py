@@ -68,7 +68,7 @@ def test_it_has_what_helps_and_lists_it(monkeypatch: pytest.MonkeyPatch, archive
     assert result.exit_code == 0, result.output
     found = files(archive)
     for name in (
-        "kubernetes/version.json", "stack.yaml", "events.txt", "status.json", "doctor.json",
+        "kubernetes/version.json", "stack.yaml", "kubernetes/events.json", "status.json", "doctor.json",
         "kubernetes/pods.json", "kubernetes/configmaps.json", "kubernetes/secrets.json", "slurm/config.txt",
         "kubernetes/daemonsets.json", "slurm/sacct.txt", "slurm/sdiag.txt", "logs/a-0/slurmd.log",
         "logs/controller-0/slurmctld.log", "logs/controller-0/slurmctld.previous.log",
@@ -92,7 +92,12 @@ def test_what_cannot_be_read_is_listed_with_its_reason_and_the_rest_is_there(
     assert result.exit_code == 0
     assert "could not be read" in result.stdout
     missing = files(archive)["MANIFEST.txt"].partition("Not read:")[2]
-    for name in ("kubernetes/nodes.json", "kubernetes/persistentvolumes.json", "logs/a-0/slurmd.log", "events.txt"):
+    for name in (
+        "kubernetes/nodes.json",
+        "kubernetes/persistentvolumes.json",
+        "logs/a-0/slurmd.log",
+        "kubernetes/events.json",
+    ):
         line = next(line for line in missing.splitlines() if line.startswith(name))
         assert "Forbidden" in line
     assert "kubernetes/pods.json" in files(archive)

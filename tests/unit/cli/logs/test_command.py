@@ -16,7 +16,7 @@ from cli.errors import Failure
 from cli.status.job import JOBS
 from images.common.slurm_runs import DELIMITER
 from tests.fakes.squeue import printed
-from tests.fakes.written_cluster import CONTROLLER, FakeCluster, event, pod, worker
+from tests.fakes.written_cluster import CONTROLLER, FakeCluster, pod, worker
 
 SLURMCTLD = """\
 2026-11-25T16:27:51.563535123Z slurmctld: _slurm_rpc_submit_batch_job: JobId=5 usec=2717
@@ -37,13 +37,6 @@ PODS = (
     CONTROLLER, worker("a-0"), worker("a-1"), worker("a-10"),
     pod("health-watch-75b77755c7-85g89", "health-watch", "health-watch"),
 )  # fmt: skip
-EVENTS = (
-    event("Pod/a-1", "Readiness probe failed", "2026-11-25T16:25:00Z", container="slurmd", count=3),
-    event("Pod/a-10", "Back-off", "2026-11-25T16:25:01Z"),
-    event("StatefulSet/controller", "create Pod controller-0", "2026-11-25T16:25:02Z"),
-    event("Pod/controller-0", "Startup probe failed", "2026-11-25T16:25:03Z", container="config-agent"),
-    event("Pod/b-7", "Killing", "2026-11-25T16:25:04Z"),
-)
 BEGUN, ENDED = (f"{datetime(2026, 11, 25, 16, 27, second, tzinfo=UTC).timestamp():.0f}" for second in (51, 53))
 LAUNCHED = f"{int(BEGUN) + 1}"
 SACCT = "\n".join(
@@ -53,7 +46,7 @@ SACCT = "\n".join(
         ("5.0", "5.0", "", "", "COMPLETED", BEGUN, BEGUN, LAUNCHED, ENDED, "a-1", "0:0", "None", "x"),
     ]
 )
-CLUSTER = FakeCluster(pods=PODS, logs=LOGS, events=EVENTS, slurm={"sacct": SACCT, "squeue": ""})
+CLUSTER = FakeCluster(pods=PODS, logs=LOGS, slurm={"sacct": SACCT, "squeue": ""})
 ALL = ("--since", "2026-11-25T16:00")
 
 
@@ -69,17 +62,16 @@ def shown(result: Result) -> list[str]:
 
 
 def with_(**more: Any) -> FakeCluster:
-    return FakeCluster(**{"pods": PODS, "logs": LOGS, "events": EVENTS, "slurm": CLUSTER.slurm, **more})
+    return FakeCluster(**{"pods": PODS, "logs": LOGS, "slurm": CLUSTER.slurm, **more})
 
 
 @pytest.mark.parametrize(
     ("component", "places"),
     [
-        ("controller", {"controller-0/slurmctld", "controller-0/munged", "statefulset/controller", "pod/controller-0"}),
-        ("slurmctld", {"controller-0/slurmctld", "statefulset/controller", "pod/controller-0"}),
-        ("a-1", {"a-1/slurmd", "pod/a-1"}),
-        ("a", {"a-0/slurmd", "a-1/slurmd", "a-10/slurmd", "pod/a-1", "pod/a-10"}),
-        ("b-7", {"pod/b-7"}),
+        ("controller", {"controller-0/slurmctld", "controller-0/munged"}),
+        ("slurmctld", {"controller-0/slurmctld"}),
+        ("a-1", {"a-1/slurmd"}),
+        ("a", {"a-0/slurmd", "a-1/slurmd", "a-10/slurmd"}),
     ],
 )
 def test_a_component_is_found_by_its_name_its_container_its_pool_or_its_pod(
@@ -110,9 +102,7 @@ def test_what_was_written_before_a_restart_is_there_too(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("refused", "arguments", "note", "kept"),
     [
-        ("events", ALL, "not read: events: Error from server (Forbidden)", "slurmctld: _job_complete"),
         ("a-0/slurmd", ALL, "not read: a-0/slurmd: Error from server (Forbidden)", "slurmd-a-1"),
-        ("pod", ALL, "not read: pods: Error from server (Forbidden)", "Readiness probe failed"),
         ("logs", ("--job", "5"), "not read: controller-0/slurmctld", "job 5 submitted by alice"),
     ],
 )
@@ -125,7 +115,7 @@ def test_what_cannot_be_read_is_said_and_stops_nothing(
     assert kept in result.stdout
 
 
-NO_ANSWER = with_(refused=frozenset({"pod", "events", "namespace"}))
+NO_ANSWER = with_(refused=frozenset({"pod", "namespace"}))
 PODS_ALONE = with_(slurm={}, refused=frozenset({"logs"}))
 NO_RECORDS = with_(slurm={"sacct": "", "squeue": ""})
 
@@ -182,7 +172,7 @@ def test_a_job_s_name_may_have_anything_in_it_and_is_no_record_of_another_job(mo
 
 
 def test_no_log_can_move_the_cursor_and_json_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = with_(logs={"a-0/slurmd": "2026-11-25T16:27:52Z \x1b[2Jall \u202ewell\r\n"}, events=())
+    cluster = with_(logs={"a-0/slurmd": "2026-11-25T16:27:52Z \x1b[2Jall \u202ewell\r\n"})
     assert shown(logs(monkeypatch, cluster, "a-0", *ALL)) == ["27:52Z     worker(a-0/slurmd)  [2Jall  well "]
     (line,) = logs(monkeypatch, cluster, "a-0", *ALL, "--json").stdout.splitlines()
     assert json.loads(line) == {
@@ -193,5 +183,5 @@ def test_no_log_can_move_the_cursor_and_json_loses_nothing(monkeypatch: pytest.M
 
 def test_a_complaint_in_the_place_of_a_log_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     gone = "unable to retrieve container logs for containerd://4f2a"
-    result = logs(monkeypatch, with_(logs={"a-0/slurmd": gone}, events=()), "a-0", *ALL)
+    result = logs(monkeypatch, with_(logs={"a-0/slurmd": gone}), "a-0", *ALL)
     assert f"not read: a-0/slurmd: {gone}" in result.stderr
