@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, NamedTuple
+from functools import partial
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-from nebius.api.nebius.capacity.v1 import ResourceAdvice
-from nebius.api.nebius.quotas.v1 import QuotaAllowance
+from nebius.api.nebius.capacity import v1 as capacity
+from nebius.api.nebius.common.v1 import GetByNameRequest
+from nebius.api.nebius.iam import v2 as iam
+from nebius.api.nebius.mk8s import v1 as mk8s
+from nebius.api.nebius.quotas import v1 as quotas
+from nebius.base.error import SDKError
+from nebius.sdk import SDK
 from rich.console import Console
 from rich.markup import escape
 
-from cli.access.nebius_sdk import close_sdk, open_sdk
-from cli.doctor.cloud.ask import Answers, Unanswered, ask, listed
+from cli.access.nebius_sdk import AUTH_OPTIONS, close_sdk, open_sdk
 from config.base import GIBIBYTE
 from config.cluster import ClusterConfig
 from config.nebius.needs import Needs, NodeNeed, needs
@@ -83,9 +88,6 @@ def diagnose(config: ClusterConfig, cloud: NebiusCloud, *, limit: float = LIMIT)
     ]
 
 
-# ---------------------------------------------------------------- what is there
-
-
 def _check_project(answers: Answers, cloud: NebiusCloud) -> Finding:
     project = answers.project
     region = project.spec.region
@@ -113,15 +115,10 @@ def _missing(node: NodeNeed, answers: Answers, name: str) -> NodeNeed:
         made_of, stem = group.spec.template.resources, group.metadata.name
         if node.pool is not None and stem.rpartition("-")[2].isdecimal():  # `<prefix>-<pool>-<number>`
             stem = stem.rpartition("-")[0]
-        if stem == f"{name}-{node.pool or node.role}" and (made_of.platform, made_of.preset) == (
-            node.platform,
-            node.preset,
-        ):
+        same = (made_of.platform, made_of.preset) == (node.platform, node.preset)
+        if same and stem == f"{name}-{node.pool or node.role}":
             there += group.status.node_count
     return replace(node, count=max(0, node.count - there), most=max(0, node.most - there))
-
-
-# ---------------------------------------------------------------- machines that can be had
 
 
 class Demand(NamedTuple):
@@ -134,7 +131,7 @@ class Demand(NamedTuple):
     source: str
     """`preemptible`, `reserved`, `on demand` or `reserved or on demand`."""
 
-    def offers(self, answers: Answers, region: str) -> list[ResourceAdvice]:
+    def offers(self, answers: Answers, region: str) -> list[capacity.ResourceAdvice]:
         """What the service says of such machines where they will do."""
         asked = [(advice, advice.spec, advice.spec.compute_instance) for advice in listed(answers.advice)]
         return [
@@ -185,18 +182,15 @@ def _check_capacity(
             yield Finding("capacity", "change", f"{subject}: only {sum(here)} can be had now; {instead}")
 
 
-# ---------------------------------------------------------------- quotas
-
-
 def _check_quotas(
     answers: Answers, wanted: Needs, missing: Sequence[NodeNeed], config: ClusterConfig, cloud: NebiusCloud
 ) -> Iterator[Finding]:
     """One line for all that suffice, one for each that does not. A tenant's and its project's quotas both bind."""
-    quotas: list[tuple[str, QuotaAllowance]] = []
+    allowed: list[tuple[str, quotas.QuotaAllowance]] = []
     for whose, answer in (("tenant", answers.tenant_quotas), ("project", answers.project_quotas)):
         if isinstance(answer, Unanswered):
             yield Finding("quotas", "unchecked", f"quotas of the {whose}: {answer.reason}")
-        quotas += [(whose, item) for item in listed(answer) if item.spec.region in {cloud.region, ""}]
+        allowed += [(whose, item) for item in listed(answer) if item.spec.region in {cloud.region, ""}]
     if isinstance(answers.tenant_quotas, Unanswered):
         return
     # Of a cluster that is there, machines alone are counted.
@@ -208,7 +202,7 @@ def _check_quotas(
     enough: list[str] = []
     unlisted: list[str] = []
     for name in sorted(+most):  # without what is not needed
-        found = [(whose, item) for whose, item in quotas if item.metadata.name == name]
+        found = [(whose, item) for whose, item in allowed if item.metadata.name == name]
         short = [Finding("quotas", "change", text) for text in _short(name, amount[name], found)]
         more = [f"{text}, with all machines of autoscaling" for text in _short(name, most[name], found)]
         short += [Finding("quotas", "warning", text) for text in more]
@@ -221,9 +215,9 @@ def _check_quotas(
         yield Finding("quotas", "fine", f"enough in {cloud.region}: {', '.join(enough)}")
 
 
-def _short(name: str, wanted: int, quotas: Sequence[tuple[str, QuotaAllowance]]) -> Iterator[str]:
+def _short(name: str, wanted: int, allowed: Sequence[tuple[str, quotas.QuotaAllowance]]) -> Iterator[str]:
     """Each quota that has not so much left. One without a limit binds nothing."""
-    for whose, quota in quotas:
+    for whose, quota in allowed:
         limit, unit = quota.spec.limit, quota.status.unit
         left = max(0, limit - quota.status.usage) if limit is not None else wanted
         if left < wanted:
@@ -292,3 +286,108 @@ def _slug(kind: str) -> str:
 
 def _told(amount: int, unit: str) -> str:
     return f"{amount / GIBIBYTE:.0f} GiB" if unit == "byte" else str(amount)
+
+
+# ---------------------------------------------------------------- the questions, all at the same time
+
+PAGE_SIZE = 200
+"""Items of one page: the most that all lists allow."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unanswered:
+    """No answer to a question."""
+
+    reason: str
+    missing: bool = False
+    """Whether the answer is that there is no such thing."""
+
+
+Answer: TypeAlias = T | Unanswered
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Answers to all questions about one stack."""
+
+    project: iam.Project
+    groups: Answer[tuple[mk8s.NodeGroup, ...] | None]
+    """Node groups of the stack's cluster. None: there is no such cluster."""
+    tenant_quotas: Answer[tuple[quotas.QuotaAllowance, ...]]
+    project_quotas: Answer[tuple[quotas.QuotaAllowance, ...]]
+    advice: Answer[tuple[capacity.ResourceAdvice, ...]]
+    """What the tenant could have now, by region, fabric and preset."""
+
+
+def listed(answer: Answer[tuple[T, ...] | None]) -> tuple[T, ...]:
+    """What is in a list; nothing where there was no answer, or no list."""
+    return answer if isinstance(answer, tuple) else ()
+
+
+async def ask(sdk: SDK, cloud: NebiusCloud, cluster: str, *, seconds: float) -> Answer[Answers]:
+    """Everything about a stack that comes in time. Without its project, whose tenant is asked too, nothing is asked.
+
+    Nothing that the service does is raised: then there is no answer.
+    """
+    deadline = asyncio.get_running_loop().time() + seconds
+    limits = {"timeout": seconds, "per_retry_timeout": seconds / 2, "auth_timeout": seconds}
+    options: dict[str, Any] = {**limits, "auth_options": AUTH_OPTIONS, "retries": 2}
+
+    async def one(call: Callable[..., Awaitable[T]], request: Any) -> Answer[T]:
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await call(request, **options)
+        except TimeoutError:
+            return Unanswered(reason=f"no answer within {seconds:g} s")
+        except (SDKError, OSError) as error:
+            return _unanswered(error)
+
+    every = partial(_pages, one)
+
+    async def groups() -> Answer[tuple[mk8s.NodeGroup, ...] | None]:
+        by_name = GetByNameRequest(parent_id=cloud.project_id, name=cluster)
+        found = await one(mk8s.ClusterServiceClient(sdk).get_by_name, by_name)
+        if isinstance(found, Unanswered):
+            return None if found.missing else found
+        request = mk8s.ListNodeGroupsRequest(parent_id=found.metadata.id)
+        return await every(mk8s.NodeGroupServiceClient(sdk).list, request)
+
+    project = await one(iam.ProjectServiceClient(sdk).get, iam.GetProjectRequest(id=cloud.project_id))
+    if isinstance(project, Unanswered):
+        return project
+    tenant = project.metadata.parent_id
+    of_quotas = quotas.QuotaAllowanceServiceClient(sdk).list
+    # The service gives no advice about a project.
+    advice = capacity.ListResourceAdviceRequest(parent_id=tenant)
+    found = await asyncio.gather(
+        groups(),
+        every(of_quotas, quotas.ListQuotaAllowancesRequest(parent_id=tenant)),
+        every(of_quotas, quotas.ListQuotaAllowancesRequest(parent_id=cloud.project_id)),
+        every(capacity.ResourceAdviceServiceClient(sdk).list, advice),
+    )
+    return Answers(project, *found)
+
+
+async def _pages(
+    one: Callable[..., Awaitable[Any]], call: Callable[..., Awaitable[Any]], request: Any
+) -> Answer[tuple[Any, ...]]:
+    """Every item of a list, page by page."""
+    items: list[Any] = []
+    request.page_size = PAGE_SIZE
+    while True:
+        page = await one(call, request)
+        if isinstance(page, Unanswered):
+            return page
+        items += page.items
+        request.page_token = page.next_page_token
+        if not page.next_page_token:
+            return tuple(items)
+
+
+def _unanswered(error: Exception) -> Unanswered:
+    status = getattr(error, "status", None)
+    code = str(getattr(getattr(status, "code", None), "name", ""))
+    said = " ".join(str(getattr(status, "message", None) or error).split()).rstrip(".") or type(error).__name__
+    return Unanswered(reason=f"{code or 'it failed'} ({said})", missing=code == "NOT_FOUND")
