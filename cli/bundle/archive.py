@@ -18,8 +18,8 @@ from typing import IO, Any
 import yaml
 
 from cli.bundle.redact import Redactor, redactor, without_secrets
-from cli.doctor.cluster.diagnose import diagnose
 from cli.doctor.cluster.findings import as_data as findings_as_data
+from cli.doctor.cluster.rules import diagnose
 from cli.errors import Failure
 from cli.health.query import refuse_no_namespace
 from cli.kubectl.client import ANSWER_SECONDS, Kubectl, complaint, in_controller

@@ -14,8 +14,8 @@ import typer
 from cli.access.reach import reach
 from cli.change.destroy import AFTERWARDS, only_kept
 from cli.commands.options import ConfigOption, JsonOption, failing_with
-from cli.doctor.cluster.diagnose import diagnose, diagnose_job
 from cli.doctor.cluster.findings import Finding, as_data, print_findings
+from cli.doctor.cluster.rules import diagnose, diagnose_job
 from cli.errors import FAILED, USAGE, Failure
 from cli.kubectl.client import Kubectl
 from cli.stack import Stack, open_stack

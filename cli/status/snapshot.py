@@ -116,7 +116,11 @@ class Snapshot:
 
     def pod(self, name: str) -> Pod | None:
         """The pod of this name."""
-        return next((pod for pod in self.pods if pod.name == name), None)
+        return self._named.get(name)
+
+    @cached_property
+    def _named(self) -> Mapping[str, Pod]:
+        return {pod.name: pod for pod in self.pods}
 
     @cached_property
     def jobs_on(self) -> Mapping[str, Sequence[Job]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from shlex import quote
 from typing import Any, Literal
@@ -16,6 +17,7 @@ from cli.text import plain
 
 Severity = Literal["error", "warning", "note"]
 
+_RANK: dict[Severity, int] = {"error": 0, "warning": 1, "note": 2}
 _STYLES = {"error": "red bold", "warning": "yellow", "note": "cyan"}
 _CONSEQUENCES = 5
 _APART = 3
@@ -129,3 +131,35 @@ def _looked_at(cluster: Snapshot) -> str:
     read += ["configuration"] if cluster.configuration else []
     read += ["accounting"] if cluster.slurmdbd_answers is not None else []
     return ", ".join(read)
+
+
+def ranked(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Consequences are folded under their causes; then the worst and heaviest first, else as they came."""
+    first = {item.about: item for item in reversed(findings)}
+    below: dict[int, list[Finding]] = defaultdict(list)
+    for item in findings:
+        below[id(_root(item, first))].append(item)
+    whole = [_with(item, [one for one in below[id(item)] if one is not item]) for item in findings if id(item) in below]
+    return tuple(sorted(whole, key=lambda item: (_RANK[item.severity], -item.weight)))
+
+
+def _root(item: Finding, first: dict[str, Finding]) -> Finding:
+    """What it follows from in the end. Two that explain each other are not followed for ever."""
+    seen = {id(item)}
+    while True:
+        above = next((first[name] for name in item.after if name in first and id(first[name]) not in seen), None)
+        if above is None:
+            return item
+        seen.add(id(above))
+        item = above
+
+
+def _with(item: Finding, below: Sequence[Finding]) -> Finding:
+    """With what follows from it; it is as bad as the worst of that."""
+    worst = min((item, *below), key=lambda one: _RANK[one.severity]).severity
+    return replace(
+        item,
+        severity=worst,
+        weight=item.weight + sum(max(1, one.weight) for one in below),
+        consequences=tuple(one.cause for one in below),
+    )

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cli.doctor.cluster.diagnose import diagnose_job
 from cli.doctor.cluster.findings import Finding
+from cli.doctor.cluster.rules import diagnose_job
 from cli.status.job import FIELDS, read_job
 from cli.status.questions import DOCTOR
 from cli.status.snapshot import Snapshot, take

@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from cli.commands import doctor
-from cli.doctor.cluster.diagnose import diagnose
+from cli.doctor.cluster.rules import diagnose
 from cli.errors import USAGE, Failure
 from cli.kubectl.client import LOG_IN
 from tests.stacks import ROOT

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from cli.doctor.cluster.diagnose import diagnose
 from cli.doctor.cluster.findings import Finding
+from cli.doctor.cluster.rules import diagnose
 from cli.doctor.cluster.rules.jobs import _TABLE, Kind, meaning
 from cli.status.snapshot import Snapshot
 from config import load_config
