@@ -179,7 +179,7 @@ def take(kubectl: Kubectl, config: ClusterConfig, wanted: Wanted) -> Snapshot:
     of_slurm, silent = slurm.result()
     # One that is ahead, here or there, would have a pod deleted by force that has just begun to end.
     now = min(of_slurm.pop("clock", 0.0) or here, here)
-    warnings = _warnings(objects["Event"])
+    warnings = _warnings(objects.get("Event", ()))
     return Snapshot(
         config=config,
         reached_by=kubectl.shown,
@@ -187,7 +187,7 @@ def take(kubectl: Kubectl, config: ClusterConfig, wanted: Wanted) -> Snapshot:
         wanted_configuration=configuration,
         unread={**unread, **silent},
         objects=objects,
-        pods=tuple(_pod(item, warnings) for item in objects["Pod"]),
+        pods=tuple(_pod(item, warnings) for item in objects.get("Pod", ())),
         warnings=warnings,
         **of_slurm,
     )
