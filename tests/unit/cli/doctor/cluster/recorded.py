@@ -33,6 +33,7 @@ def recorded() -> RecordedCluster:
     document = json.loads(RECORDED.read_text(encoding="utf-8"))
     slurm = {name: (code, text) for name, (code, text) in document["slurm"].items()}
     active = {"active": config_hash(render(CONFIG)), "pending": None, "rejected": None}
+    slurm["jobs"] = (0, [])
     slurm |= {"squeue": (1, "slurm_load_jobs error: Invalid job id specified"), "sacct": (0, "")}
     slurm["configuration"] = (0, json.dumps(active))
     return RecordedCluster(objects=document["objects"], events=document["events"], slurm=slurm)
@@ -47,6 +48,8 @@ class RecordedCluster(PlayedKubectl):
     slurm: dict[str, tuple[int, Any]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     """Kind, or `exec` -> what kubectl prints instead of an answer."""
+    jail: tuple[str, str] = ("", "")
+    """What a pod prints of it, and kubectl's complaint."""
 
     def run(
         self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
@@ -67,14 +70,18 @@ class RecordedCluster(PlayedKubectl):
         for command in {"squeue", "sacct"} & {*arguments}:
             code, text = self.slurm[command]
             return subprocess.CompletedProcess([], code, "" if code else text, text if code else "")
-        marks = re.search(r"echo ([0-9a-f]{16}) end 0", arguments[-1])
-        assert marks is not None
-        printed = [
-            f"{marks[1]} {name} {code}\n{text if isinstance(text, str) else json.dumps(text)}\n"
-            for name, (code, text) in self.slurm.items()
-            if name not in {"squeue", "sacct"}
-        ]
-        return subprocess.CompletedProcess([], 0, "".join(printed), "")
+        script = arguments[-1]
+        marks = re.search(r"echo ([0-9a-f]{16}) end 0", script)
+        if marks is None:  # the jail, as a pod sees it
+            return subprocess.CompletedProcess([], int(bool(self.jail[1])), *self.jail)
+        said = []
+        for name, (code, text) in self.slurm.items():
+            question = next((line for line in script.splitlines() if f"ask {name} " in line), "")
+            if isinstance(text, list):  # rows of squeue or sinfo, by the columns that are asked for
+                text = printed(question, text) if question else ""  # noqa: PLW2901
+            if name not in {"squeue", "sacct"}:
+                said.append(f"{marks[1]} {name} {code}\n{text if isinstance(text, str) else json.dumps(text)}\n")
+        return subprocess.CompletedProcess([], 0, "".join(said), "")
 
     def look(self) -> Snapshot:
         """Ask, as the command does."""
@@ -136,7 +143,7 @@ class RecordedCluster(PlayedKubectl):
             "Reason": reason, "ReasonList": f"({reason})", "Account": more.get("account", "default"),
             "StartTime": more.get("start", "N/A"),
         }  # fmt: skip
-        self.slurm["jobs"] = (0, self.slurm["jobs"][1] + printed(DOCTOR.jobs.shell, [row]))
+        self.slurm["jobs"] = (0, [*self.slurm["jobs"][1], row])
 
     def past(self, job: str, state: str, *, code: str = "0:0", nodes: str = "default-0") -> None:
         """A job's record in accounting."""
