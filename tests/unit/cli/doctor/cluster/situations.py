@@ -310,7 +310,7 @@ def no_slurmd(cluster: RecordedCluster) -> None:
     del cluster.slurm["nodes"][1]["nodes"][1]
 
 
-SITUATIONS: dict[str, tuple[Ill, str, str]] = {  # what is done, the cause that comes first then, a part of what mends it
+SITUATIONS: dict[str, tuple[Ill, str, str]] = {  # what is done, the cause that comes first, a part of what mends it
     # pods
     "no machine has room": (unplaced("0/2 nodes are available: 2 Insufficient cpu. preemption: none."),
         "pod default-1 cannot be placed: 0/2 nodes are available: 2 Insufficient cpu", "of worker_nodes.default"),
