@@ -19,9 +19,8 @@ from cli.doctor.cluster.rules import diagnose, diagnose_job
 from cli.errors import FAILED, USAGE, Failure
 from cli.kubectl.client import Kubectl
 from cli.stack import Stack, open_stack
-from cli.status.job import JOB, read_job
 from cli.status.questions import DOCTOR
-from cli.status.snapshot import Snapshot, take
+from cli.status.snapshot import JOB, Snapshot, read_job, take
 from config.sections.cloud import NebiusCloud
 
 COULD_NOT_LOOK = 3

@@ -13,7 +13,7 @@ from cli.commands.options import ConfigOption, argument, option
 from cli.errors import USAGE, Failure
 from cli.logs.lines import LISTED, gather, in_order, print_lines
 from cli.stack import open_stack
-from cli.status.job import JOB
+from cli.status.snapshot import JOB
 from cli.text import parse_time, plain
 
 DEFAULT_PERIOD = timedelta(hours=1)

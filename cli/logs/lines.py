@@ -17,7 +17,7 @@ import typer
 from cli.errors import USAGE, Failure
 from cli.health.query import refuse_no_namespace
 from cli.kubectl.client import Kubectl, complaint, component_of, labels_of
-from cli.status.job import KnownJob, read_job
+from cli.status.snapshot import KnownJob, read_job
 from cli.text import YEAR_10000, printable
 from images.common.slurm_jobs import Job
 from images.common.slurm_records import moment

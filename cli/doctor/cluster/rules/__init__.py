@@ -7,8 +7,7 @@ from types import ModuleType
 
 from cli.doctor.cluster.findings import Finding, ranked
 from cli.doctor.cluster.rules import configuration, jobs, nodes, pods
-from cli.status.job import KnownJob
-from cli.status.snapshot import Snapshot
+from cli.status.snapshot import KnownJob, Snapshot
 
 _THEMES = (pods, nodes, configuration, jobs)
 """What is nearer to the machines comes first: of two that are equally bad it is more often the cause."""

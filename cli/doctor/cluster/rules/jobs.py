@@ -12,9 +12,8 @@ from shlex import quote
 from typing import Literal
 
 from cli.doctor.cluster.findings import Finding, Severity
-from cli.status.job import KnownJob
 from cli.status.questions import SlurmNode
-from cli.status.snapshot import Snapshot
+from cli.status.snapshot import KnownJob, Snapshot
 from cli.text import YEAR_10000, plain
 from images.common.slurm_jobs import ENDED, Job
 from images.common.slurm_records import moment

@@ -14,7 +14,7 @@ from cli.app import app
 from cli.commands import logs as command
 from cli.errors import Failure
 from cli.logs.lines import Line, in_order, is_probe, names_job, nanoseconds, parse_log
-from cli.status.job import JOBS
+from cli.status.snapshot import JOBS
 from cli.text import parse_time
 from images.common.slurm_runs import DELIMITER
 from tests.fakes.squeue import printed

@@ -16,9 +16,8 @@ from cli.change.lock import PROCESS, machine
 from cli.change.owner import REPLICAS_BEFORE, RESTORING, Note
 from cli.doctor.cluster.findings import Finding
 from cli.doctor.cluster.rules import diagnose_job
-from cli.status.job import FIELDS, read_job
 from cli.status.questions import DOCTOR
-from cli.status.snapshot import Snapshot, take
+from cli.status.snapshot import FIELDS, Snapshot, read_job, take
 from config import load_config
 from images.common.slurm_runs import DELIMITER
 from slurm.conf import config_hash, render
