@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 import typer
@@ -137,9 +136,6 @@ _SECONDS = 60
 _PROBE = re.compile(r"Connection (closed|reset) by \S+ port \d+")
 """What sshd writes each time somebody connects and says nothing, as the kubelet does every 10 s to see that it runs."""
 
-Source = Callable[[], list[Line]]
-"""Reads lines. Raises Failure."""
-
 
 def is_probe(line: Line) -> bool:
     """Whether a line only says that somebody has looked whether sshd is there."""
@@ -175,7 +171,7 @@ class Found:
     missing: list[str] = field(default_factory=list)
     """What was not read, each with its reason."""
     read: int = 0
-    """Sources that have answered."""
+    """Logs that could be read."""
 
 
 def containers(pods: Iterable[dict[str, Any]]) -> Iterator[Container]:
@@ -203,31 +199,6 @@ def read_log(kubectl: Kubectl, namespace: str, container: Container, *options: s
     return done.stdout
 
 
-def log_sources(
-    kubectl: Kubectl,
-    namespace: str,
-    wanted: Sequence[Container],
-    *,
-    since: datetime | None = None,
-    matches: Callable[[str], bool] = lambda _: True,
-) -> dict[str, Source]:
-    """The logs of containers, also those of before their last restart: the lines that match, but for sshd's probes."""
-    options = [] if since is None else [f"--since-time={since:%Y-%m-%dT%H:%M:%SZ}"]
-
-    def read(container: Container, *more: str) -> list[Line]:
-        printed = read_log(kubectl, namespace, container, *more, *options)
-        lines = parse_log(printed, container.component, container.place)
-        if printed.strip() and not lines:  # a complaint of the kubelet's comes in the place of the log
-            raise Failure(printed.strip()[:200])
-        return [line for line in lines if matches(line.text) and not is_probe(line)]
-
-    before = [item for item in wanted if item.restarted]
-    return {
-        **{item.place: partial(read, item) for item in wanted},
-        **{f"{item.place}, before its restart": partial(read, item, "--previous") for item in before},
-    }
-
-
 @contextmanager
 def side_by_side() -> Iterator[ThreadPoolExecutor]:
     """Threads for calls of kubectl. After Ctrl-C those that wait for their turn do not begin any more."""
@@ -239,11 +210,31 @@ def side_by_side() -> Iterator[ThreadPoolExecutor]:
             raise
 
 
-def read_all(sources: dict[str, Source]) -> Found:
-    """Read side by side. What fails is noted and stops nothing."""
+def read_logs(
+    kubectl: Kubectl,
+    namespace: str,
+    wanted: Iterable[Container],
+    *,
+    since: datetime | None,
+    matches: Callable[[str], bool] = lambda _: True,
+) -> Found:
+    """The lines that match, but for sshd's probes, also those of before a restart. What fails stops nothing."""
+    options = [] if since is None else [f"--since-time={since:%Y-%m-%dT%H:%M:%SZ}"]
+
+    def read(container: Container, *more: str) -> list[Line]:
+        printed = read_log(kubectl, namespace, container, *more, *options)
+        lines = parse_log(printed, container.component, container.place)
+        if printed.strip() and not lines:  # a complaint of the kubelet's comes in the place of the log
+            raise Failure(printed.strip()[:200])
+        return [line for line in lines if matches(line.text) and not is_probe(line)]
+
     found = Found()
     with side_by_side() as pool:
-        asked = {name: pool.submit(source) for name, source in sources.items()}
+        asked: dict[str, Future[list[Line]]] = {}
+        for item in wanted:
+            asked[item.place] = pool.submit(read, item)
+            if item.restarted:
+                asked[f"{item.place}, before its restart"] = pool.submit(read, item, "--previous")
         for name, answer in asked.items():
             try:
                 found.lines += answer.result()
@@ -295,7 +286,7 @@ def gather(
             listed = ", ".join(names[: 3 * LISTED]) + (" ..." if names[3 * LISTED :] else "")
             message = f"there is no component, container, pool or pod {component!r}; there are: {listed}"
             raise Failure(message, code=USAGE)
-        found = read_all(log_sources(kubectl, namespace, wanted, since=since))
+        found = read_logs(kubectl, namespace, wanted, since=since)
     found.missing[:0] = missing
     if not found.read:
         raise Failure("nothing could be read:\n" + "\n".join(f"  {line}" for line in found.missing[:LISTED]))
@@ -319,7 +310,7 @@ def _of_job(
     wanted = [item for item in there if item.name in _OF_JOBS or (item.name == "slurmd" and item.pod in ran_on)]
     if since is None and lines:
         since = datetime.fromtimestamp(min(line.at for line in lines) // 1_000_000_000, UTC)
-    found = read_all(log_sources(kubectl, namespace, wanted, since=since, matches=names_job(known.ids)))
+    found = read_logs(kubectl, namespace, wanted, since=since, matches=names_job(known.ids))
     found.lines += lines
     found.read += bool(lines)
     gone = sorted(known.nodes - {item.pod for item in there}) if there else []
