@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -37,8 +37,6 @@ class Pod(pods.Pod):
     """Name of the StatefulSet, Job or ReplicaSet that made it."""
     owner_kind: str = ""
     pool: str = ""
-    warnings: tuple[str, ...] = ()
-    """Events of Kubernetes about it, the last one first."""
 
     @property
     def leaves(self) -> bool:
@@ -83,10 +81,6 @@ class Snapshot:
 
     objects: Mapping[str, Sequence[Object]] = field(default_factory=dict)
     """By kind: ours, and machines, leases and events."""
-    pods: tuple[Pod, ...] = ()
-    warnings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """An object's uid -> `reason: message`, the last one first, each once."""
-
     slurmctld: str = ""
     """Why slurmctld does not answer, in its own words; empty if it does, or was not asked."""
     slurmdbd_answers: bool | None = None
@@ -112,9 +106,26 @@ class Snapshot:
         """The objects of these kinds."""
         return [item for kind in kinds for item in self.objects.get(kind, ())]
 
+    @cached_property
+    def pods(self) -> tuple[Pod, ...]:
+        """The cluster's pods."""
+        return tuple(map(_pod, self.of("Pod")))
+
     def warned(self, item: Object) -> tuple[str, ...]:
-        """Events of Kubernetes about an object, the last one first."""
-        return self.warnings.get(item["metadata"].get("uid", ""), ())
+        """Events of Kubernetes about an object, the last one first, each once."""
+        return self._warnings.get(item["metadata"].get("uid", ""), ())
+
+    @cached_property
+    def _warnings(self) -> Mapping[str, tuple[str, ...]]:
+        """By the uid of what they are about: its name may be that of an earlier pod."""
+        found: dict[str, list[tuple[float, str]]] = defaultdict(list)
+        for event in self.of("Event"):
+            seen = event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp")
+            said = f"{event.get('reason', '')}: {event.get('message', '')}"
+            found[event["involvedObject"].get("uid", "")].append((at(seen), said))
+        return {
+            uid: tuple(dict.fromkeys(text for _, text in sorted(said, reverse=True))) for uid, said in found.items()
+        }
 
     def pod(self, name: str) -> Pod | None:
         """The pod of this name."""
@@ -181,7 +192,6 @@ def take(kubectl: Kubectl, config: ClusterConfig, wanted: Wanted) -> Snapshot:
     of_slurm, silent = slurm.result()
     # One that is ahead, here or there, would have a pod deleted by force that has just begun to end.
     now = min(of_slurm.pop("clock", 0.0) or here, here)
-    warnings = _warnings(objects.get("Event", ()))
     return Snapshot(
         config=config,
         reached_by=kubectl.shown,
@@ -189,23 +199,11 @@ def take(kubectl: Kubectl, config: ClusterConfig, wanted: Wanted) -> Snapshot:
         wanted_configuration=configuration,
         unread={**unread, **silent},
         objects=objects,
-        pods=tuple(_pod(item, warnings) for item in objects.get("Pod", ())),
-        warnings=warnings,
         **of_slurm,
     )
 
 
-def _warnings(events: Iterable[Object]) -> dict[str, tuple[str, ...]]:
-    """By the uid of what they are about: its name may be that of an earlier pod."""
-    found: dict[str, list[tuple[float, str]]] = defaultdict(list)
-    for event in events:
-        when = at(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp"))
-        said = f"{event.get('reason', '')}: {event.get('message', '')}"
-        found[event["involvedObject"].get("uid", "")].append((when, said))
-    return {key: tuple(dict.fromkeys(text for _, text in sorted(said, reverse=True))) for key, said in found.items()}
-
-
-def _pod(item: Object, warnings: Mapping[str, tuple[str, ...]]) -> Pod:
+def _pod(item: Object) -> Pod:
     owner: Object = next(iter(item["metadata"].get("ownerReferences", [])), {})
     return Pod(
         **vars(pods.pod_of(item)),
@@ -213,7 +211,6 @@ def _pod(item: Object, warnings: Mapping[str, tuple[str, ...]]) -> Pod:
         owner=owner.get("name", ""),
         owner_kind=owner.get("kind", ""),
         pool=labels_of(item).get(POOL_LABEL, ""),
-        warnings=warnings.get(item["metadata"].get("uid", ""), ()),
     )
 
 

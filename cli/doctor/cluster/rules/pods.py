@@ -136,7 +136,7 @@ def _not_well(cluster: Snapshot, pod: Pod) -> tuple[str, str, str] | None:
     age = cluster.now - at(placed or pod.item["metadata"].get("creationTimestamp"))
     if not pod.ready and age > SLOW and pod.owner_kind != "Job":  # what a Job does, or pulls, may take long
         logs = f"{cluster.kubectl(f'describe pod {pod.name}')}; {cluster.kubectl(f'logs {pod.name}')} --all-containers"
-        return f" is not ready after {age / 60:.0f} min", next(iter(pod.warnings), ""), f"{logs} --tail 20"
+        return f" is not ready after {age / 60:.0f} min", next(iter(cluster.warned(pod.item)), ""), f"{logs} --tail 20"
     return None
 
 
