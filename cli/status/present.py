@@ -19,9 +19,6 @@ from slurm.names import ACCOUNTING, ACCOUNTING_HOST, CONTROLLER_HOST, WORKER
 _LISTED = 8
 """Nodes and pods of a pool that are shown one by one; the others are counted."""
 
-_REASONS = 6
-"""Reasons of waiting jobs that are shown."""
-
 _NAMES = 4
 """Names of nodes in one line."""
 
@@ -133,8 +130,7 @@ def _queue(queue: Queue) -> Text:
     parts = [f"{queue.running} running", f"{queue.pending} pending"]
     parts += [f"{queue.other} ending or suspended"] if queue.other else []
     reasons = [f"{count} {printable(reason)}" for reason, count in queue.reasons.items()]
-    more = f", {len(reasons) - _REASONS} other reasons" if len(reasons) > _REASONS else ""
-    waiting = f"; waiting for: {', '.join(reasons[:_REASONS])}{more}" if reasons else ""
+    waiting = f"; waiting for: {', '.join(reasons)}" if reasons else ""
     return Text(", ".join(parts) + waiting)
 
 

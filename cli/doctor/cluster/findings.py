@@ -48,18 +48,15 @@ class Finding:
     consequences: tuple[str, ...] = ()
     """Causes of the findings that follow from it."""
 
-    def as_data(self) -> dict[str, Any]:
-        """Plain data for scripts."""
-        return {key: value for key, value in asdict(self).items() if key not in {"after", "weight"}}
-
 
 def as_data(cluster: Snapshot, findings: Sequence[Finding], **about: str) -> dict[str, Any]:
     """Plain data for scripts. Keys are only ever added."""
+    inner = {"after", "weight"}
     return {
         "namespace": cluster.namespace,
         "kubectl": cluster.reached_by,
         **about,
-        "findings": [item.as_data() for item in findings],
+        "findings": [{key: value for key, value in asdict(item).items() if key not in inner} for item in findings],
         "looked_at": _looked_at(cluster),
         "unread": dict(cluster.unread),
     }
@@ -110,13 +107,11 @@ def _alike(findings: Sequence[Finding]) -> list[list[Finding]]:
 
 def _meant(cluster: Snapshot, findings: Sequence[Finding], stack: Path | None) -> Iterator[str]:
     """For which cluster the commands are: as they stand they may be for another, to which the defaults lead."""
-    meant = {
-        "kubectl ": cluster.reached_by,
-        "slurmstack ": f"slurmstack ... --config {quote(str(stack))}" if stack else "",
-    }
-    for program, command in meant.items():
-        if command and any(program in item.mend for item in findings):
-            yield f"{program}here: {plain(command)}"
+    mends = [item.mend for item in findings]
+    if any("kubectl " in mend for mend in mends):
+        yield f"kubectl here: {plain(cluster.reached_by)}"
+    if stack and any("slurmstack " in mend for mend in mends):
+        yield f"slurmstack here: slurmstack ... --config {plain(quote(str(stack)))}"
 
 
 def _looked_at(cluster: Snapshot) -> str:

@@ -162,21 +162,22 @@ def _strangers(cluster: Snapshot) -> Iterator[Finding]:
 def _elastic(cluster: Snapshot, name: str) -> Iterator[Finding]:
     """A pool whose nodes do not come, one that is set aside until a person resumes it, or one in a window."""
     nodes = [node for node in cluster.nodes if node.name.rpartition("-")[0] == name and "DRAIN" in node.states]
-    events = cluster.kubectl("get events --field-selector=reason=FailedScheduling")
     pods = cluster.kubectl(f"get pods -l slurmstack/pool={name}")
+    events = cluster.kubectl("get events --field-selector=reason=FailedScheduling")
     look = f"see why no node came: {pods}, {events}, and the log of what adds machines (the cloud's autoscaler)"
-    kinds: tuple[tuple[str, Severity, str], ...] = (
-        (SET_ASIDE, "error", f"{look}; then {cluster.slurm('scontrol update nodename={nodes} state=resume')}"),
-        (NO_CAPACITY, "warning", f"{look}; it tries again by itself"),
-        (NO_START, "warning", f"{pods}; it tries again by itself"),
-        (STAYS_LEAVING, "warning", f"{cluster.kubectl('get nodes')}; delete the Node of a machine that is dead"),
-        (LATE, "note", "nothing: others came, and it is tried again"),
-        (IN_WINDOW, "note", f"nothing: jobs wait; or raise its max (worker_nodes.{name}.windows), `slurmstack up`"),
-    )
-    for reason, severity, mend in kinds:
+    again = "it tries again by itself"
+    kinds: dict[str, tuple[Severity, str]] = {
+        SET_ASIDE: ("error", f"{look}; then {cluster.slurm('scontrol update nodename={nodes} state=resume')}"),
+        NO_CAPACITY: ("warning", f"{look}; {again}"),
+        NO_START: ("warning", f"{pods}; {again}"),
+        STAYS_LEAVING: ("warning", f"{cluster.kubectl('get nodes')}; delete the Node of a machine that is dead"),
+        LATE: ("note", "nothing: others came, and it is tried again"),
+        IN_WINDOW: ("note", f"nothing: jobs wait; or raise its max (worker_nodes.{name}.windows), `slurmstack up`"),
+    }
+    for reason, (severity, mend) in kinds.items():
         if found := [node for node in nodes if node.reason.startswith(reason)]:
             said = max(node.reason for node in found).removeprefix(ELASTIC).strip()
-            cause, seen = f"pool {name} lacks nodes: {said}", (f"{len(found)} nodes",)
             command = mend.format(nodes=",".join(node.name for node in found))
+            cause, seen = f"pool {name} lacks nodes: {said}", (f"{len(found)} nodes",)
             yield Finding(f"pool {name}", severity, cause, command, seen, weight=len(found))
             return
