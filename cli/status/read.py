@@ -150,7 +150,7 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
     What does not answer, or may not be read, is shown as missing, not raised.
     """
     with ThreadPoolExecutor() as pool:
-        seen = pool.submit(_read_jail, kubectl, config.cluster.namespace, _with_jail(config))
+        seen = pool.submit(_read_jail, kubectl, config)
         cluster = take(kubectl, config, STATUS)
     jail, no_jail = seen.result()
     unread = {**cluster.unread, **({"jail": no_jail} if no_jail else {})}
@@ -225,24 +225,17 @@ def _kept(kubectl: Kubectl, namespace: str) -> tuple[str, ...]:
     return tuple(found.lines) if found is not None else ()
 
 
-def _with_jail(config: ClusterConfig) -> list[tuple[str, str]]:
-    """Pods that have the jail, by their names: a login node, and where there is none or it is away, workers."""
-    workers = [(node_name(name, 0), "slurmd") for name, pool in config.worker_nodes.items() if pool.least]
-    return [("login-0", "sshd"), *workers[:2]]
-
-
-def _read_jail(kubectl: Kubectl, namespace: str, places: Sequence[tuple[str, str]]) -> tuple[Jail | None, str]:
-    """What the first of these pods, each with a container, that answers says; else None, and why the last did not."""
-    why = "no pod of the stack has the jail"
-    for pod, container in places:
-        where = ("exec", "-n", namespace, pod, "-c", container, "--", "sh", "-c", _JAIL_SCRIPT)
+def _read_jail(kubectl: Kubectl, config: ClusterConfig) -> tuple[Jail | None, str]:
+    """What a login node says, or a worker where there is none or it is away; else None, and why the last did not."""
+    why, workers = "", [(node_name(name, 0), "slurmd") for name, pool in config.worker_nodes.items() if pool.least]
+    for pod, container in [("login-0", "sshd"), *workers[:2]]:
+        where = ("exec", "-n", config.cluster.namespace, pod, "-c", container, "--", "sh", "-c", _JAIL_SCRIPT)
         done = kubectl.run(*where, check=False, seconds=_JAIL_SECONDS + 2)
-        found = _jail(pod, done.stdout)
-        if found is not None:
+        if (found := _jail(pod, done.stdout)) is not None:
             return found, ""
-        why = f"{pod}: {' '.join(complaint(done).split())}"
         if "forbidden" in done.stderr:
             return None, f"not allowed to run commands in {pod}"
+        why = f"{pod}: {' '.join(complaint(done).split())}"
     return None, why
 
 
