@@ -57,7 +57,7 @@ COMMANDS = {
     "health": ("cli.commands.health:app", "Show which nodes are well."),
     "logs": (
         "cli.commands.logs:logs",
-        "Print what Slurm and Kubernetes wrote about a component, a node or a job, in the order of time.",
+        "Print what the programs of the cluster wrote, all or about a component or a job, in the order of time.",
     ),
     "support-bundle": (
         "cli.commands.bundle:support_bundle",

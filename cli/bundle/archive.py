@@ -1,36 +1,159 @@
-"""Writes the archive: what goes into it, none of its secrets, and a list of what is in it and what is not."""
+"""The archive: what goes into it, none of its secrets, and a list of what is in it and what is not.
+
+Secrets that are taken out of text: the values of the namespace's Secrets, and what looks like a secret.
+"""
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import os
+import re
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import as_completed
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 from platform import python_version
 from typing import IO, Any
 
 import yaml
 
-from cli.bundle.redact import Redactor, without_secrets
-from cli.doctor.cluster.collect import collect
-from cli.doctor.cluster.diagnose import diagnose
 from cli.doctor.cluster.findings import as_data as findings_as_data
-from cli.errors import USAGE, Failure
-from cli.kubectl.client import ANSWER_SECONDS, Kubectl, complaint, in_controller
-from cli.logs.lines import in_order
-from cli.logs.sources import containers, events, read_log, side_by_side
+from cli.doctor.cluster.rules import diagnose
+from cli.errors import Failure
+from cli.kubectl.client import ANSWER_SECONDS, Kubectl, complaint, in_controller, refuse_no_namespace
+from cli.logs.lines import containers, read_log, side_by_side
 from cli.stack import Stack
+from cli.status.questions import DOCTOR
 from cli.status.read import read_status
+from cli.status.snapshot import take
 from cli.text import plain
 from config.load import read_document
+
+REMOVED = "<removed>"
+
+SHORTEST = 8
+"""Bytes of a value that is looked for: shorter ones stand in many words."""
+
+_COMMON = frozenset({
+    "changeme", "container", "controller", "database", "default", "hostname", "kubernetes", "localhost", "namespace",
+    "password", "postgres", "slurm_acct_db", "slurmctld", "slurmdbd", "username",
+})  # fmt: skip
+"""Values that are no secrets, and without which nobody could read the rest."""
+
+_SECRET_NAME = re.compile(
+    r"(?i)(?:pass|password|passwd|passphrase|passcode|authtok|token|secure|secret|encryptionsalt|encryptedkey"
+    r"|credentials?|(?:private|secret|access|api|signing|munge|jwt|shared|encryption)[_.-]?key)$"
+)
+"""The end of keys whose values are secrets."""
+
+_REFERENCE = re.compile(r"(?i)(?:pull|password|key|token|tls)[_-]?secret$")
+"""The end of keys whose values are names of Secrets."""
+
+_NO_VALUE = re.compile(
+    r"(?i)(?:true|false|null|none|yes|no|~|[|>]-?|\(null\)|[\[{]+)?[\]})]*|<removed.*|(?-i:(?:/[a-z0-9_.-]+)+)"
+    r"|[\w$-]+:[x*!]?:\d+:[\s\S]*"
+)
+"""Words, what was removed already, names of files (those of daemons' keys, say), and what a file `passwd` has."""
+
+_ASSIGNED = re.compile(
+    r"(?i)(?P<name>(?:pass(?:word|wd|phrase|code)?|authtok|(?<!pull[_-])secret|token"
+    r"|(?:private|secret|access|api|signing)[_.-]?key)"
+    r"\\*[\"']?[ \t]*[=:][ \t]*)"
+    r"(?P<value>\\{1,16}\"(?:(?!\\{1,16}\").){1,4000}\\{1,16}\"|\"(?:[^\"\\\n]|\\.)+\"|'[^'\n]+'|[^\s\"',;&\\]+)"
+)
+"""`password=...`, also quoted, and quoted within JSON."""
+
+_HOOK = re.compile(r"https?://[^\s/\"'<>]+/[^\s\"'<>{}\[\],]{8,}")
+"""Whose path may be all that one needs to know."""
+
+_PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile(
+            r"-----BEGIN ([A-Z0-9 ]*)PRIVATE KEY-----(?:(?:(?!-----BEGIN)[\s\S]){0,20000}?-----END \1PRIVATE KEY-----"
+            r"|(?:\\[nrt]|[A-Za-z0-9+/=\s])*)"
+        ),
+        "<removed: private key>",
+    ),
+    (re.compile(r"eyJ(?:(?!eyJ)[\w-]){5,}\.[\w-]{5,}\.[\w-]*"), "<removed: token>"),
+    (re.compile(r"(?i)(bearer\s+)[\w.~+/-]{16,}=*"), rf"\1{REMOVED}"),
+    (re.compile(r"(?i)(authorization\\*[\"']?\s*[:=]\s*\\*[\"']?\w+\s+)[^\s\"'\\]+"), rf"\1{REMOVED}"),
+    (re.compile(r"(?i)(--(?:pass(?:word)?|token|secret|api-key)[ \t]+)(?!-)[^\s\"']+"), rf"\1{REMOVED}"),
+    (re.compile(r"([a-z][a-z0-9+.-]{0,20}://[^\s:/@\"']*:)[^\s/@\"']+(@)"), rf"\1{REMOVED}\2"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Redactor:
+    """Replaces what is secret."""
+
+    known: tuple[tuple[str, str], ...] = ()
+    """(text, what comes in its place), the longest first."""
+
+    def __call__(self, text: str) -> str:
+        """The text without secrets. What is known goes first, with the name of its Secret."""
+        for secret, marker in self.known:
+            if secret in text:
+                text = text.replace(secret, marker)
+        for pattern, instead in _PATTERNS:
+            text = pattern.sub(instead, text)
+        return _ASSIGNED.sub(_without_value, text)
+
+
+def _without_value(match: re.Match[str]) -> str:
+    value = match["value"]
+    if _NO_VALUE.fullmatch(value.strip("\\\"'")):
+        return match[0]
+    mark = value[: len(value) - len(value.lstrip("\\\"'"))]
+    return f"{match['name']}{mark}{REMOVED}{mark}"
+
+
+def redactor(secrets: Iterable[Mapping[str, Any]]) -> Redactor:
+    """One that knows the values of these Secrets, as Kubernetes has them."""
+    known: dict[str, str] = {}
+    for secret in secrets:
+        for key, encoded in (secret.get("data") or {}).items():
+            for form in _forms(base64.b64decode(encoded)):
+                known.setdefault(form, f"<removed: secret {secret['metadata']['name']}/{key}>")
+    return Redactor(known=tuple((text, known[text]) for text in sorted(known, key=len, reverse=True)))
+
+
+def _forms(value: bytes) -> Iterator[str]:
+    """A value as it may stand in a text: whole and by lines, plain, in Base64, as JSON and as JSON within JSON."""
+    for piece in {value, value.strip(), *(line.strip() for line in value.splitlines()), *_inside(value)}:
+        plain = piece.decode("utf-8", "replace")
+        if len(piece) >= SHORTEST and plain.lower() not in _COMMON:
+            yield from (plain, base64.b64encode(piece).decode().rstrip("="))
+            once = json.dumps(plain, ensure_ascii=False)[1:-1]
+            yield from (once, json.dumps(once, ensure_ascii=False)[1:-1])
+
+
+def _inside(value: bytes) -> Iterator[bytes]:
+    """What is secret in a file that is a Secret's value, as `alertmanager.yml`: passwords, and addresses of hooks."""
+    text = value.decode("utf-8", "replace")
+    for match in _ASSIGNED.finditer(text):
+        if not _NO_VALUE.fullmatch(said := match["value"].strip("\\\"'")):
+            yield said.encode()
+    yield from (found.encode() for found in _HOOK.findall(text))
+
+
+def without_secrets(value: Any, *, name: str = "") -> Any:
+    """A document without what its own keys call a secret: `secure:`, `password:`, and variables of such names."""
+    if isinstance(value, Mapping):
+        variable = value.get("name")
+        called = {"value": variable} if isinstance(variable, str) and isinstance(value.get("value"), str) else {}
+        return {key: without_secrets(item, name=called.get(key, str(key))) for key, item in value.items()}
+    if isinstance(value, list):
+        return [without_secrets(item, name=name) for item in value]
+    named = _SECRET_NAME.search(name) and not _REFERENCE.search(name) and not _NO_VALUE.fullmatch(str(value))
+    return REMOVED if name == "secure" or (isinstance(value, str) and named) else value
+
+
+# ---------------------------------------------------------------- what is in it
 
 MANIFEST = "MANIFEST.txt"
 
@@ -43,9 +166,9 @@ Read = Callable[[], str]
 _LOG_LINES = 20_000
 
 _KINDS = (
-    "pods", "statefulsets", "deployments", "daemonsets", "replicasets", "jobs", "services", "endpointslices",
+    "statefulsets", "deployments", "daemonsets", "replicasets", "jobs", "services", "endpointslices",
     "configmaps", "persistentvolumeclaims", "networkpolicies", "poddisruptionbudgets", "serviceaccounts", "roles",
-    "rolebindings", "resourcequotas", "limitranges", "leases",
+    "rolebindings", "resourcequotas", "limitranges", "leases", "events",
 )  # fmt: skip
 
 _OUTSIDE = ("nodes", "persistentvolumes", "storageclasses")
@@ -114,60 +237,58 @@ class Bundle:
                 archive.addfile(member, io.BytesIO(content))
 
 
-@contextmanager
-def new_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file that was not there before, for its owner only; gone again where the work on it fails. Raises Failure."""
-    try:
-        stream = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
-    except OSError as error:
-        raise Failure(f"{path} cannot be written: {error.strerror}", hint="--output FILE", code=USAGE) from None
-    try:
-        with stream:
-            yield stream
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
+SECRETS_UNREAD = "the values of Secrets, to look for them in all other files"
+"""What is missing where these credentials may not read them."""
 
-
-def stamp(at: datetime) -> str:
-    """A time as a part of a file's name."""
-    return f"{at:%Y%m%dT%H%M%SZ}"
-
-
-OWN_WORDS = frozenset({"kubernetes/version.json", "status.json", "doctor.json"})
+_OWN_WORDS = frozenset({"kubernetes/version.json", "status.json", "doctor.json"})
 """Files that are there without any right in the namespace."""
 
 
-def parts_of(kubectl: Kubectl, stack: Stack, pods: list[dict[str, Any]]) -> dict[str, Read]:
-    """What is read of the cluster, its logs of these pods."""
+def read_bundle(kubectl: Kubectl, stack: Stack, tell: Callable[[int, int, str], None]) -> Bundle:
+    """Read all that can be. Raises Failure if that is nothing."""
+    namespace = stack.config.cluster.namespace
+    bundle = Bundle()
+    objects: dict[str, list[dict[str, Any]]] = {"secrets": [], "pods": []}
+    for kind, lacking in (("secrets", SECRETS_UNREAD), ("pods", "logs, and kubernetes/pods.json")):
+        try:
+            objects[kind] = kubectl.items(kind, "-n", namespace)
+        except Failure as failure:
+            bundle.missing[lacking] = plain(str(failure))
+    bundle.redact = redactor(objects["secrets"])
+    if not objects["pods"]:
+        refuse_no_namespace(kubectl, namespace)
+    bundle.read(_parts_of(kubectl, stack, objects["pods"]), tell)
+    if bundle.texts.keys() <= _OWN_WORDS:
+        reason = next(iter(bundle.missing.values()), "")
+        raise Failure(f"nothing of namespace {namespace} could be read: {reason}")
+    if SECRETS_UNREAD not in bundle.missing:
+        names = {item["metadata"]["name"]: sorted(item.get("data") or {}) for item in objects["secrets"]}
+        bundle.texts["kubernetes/secrets.json"] = json.dumps(names, indent=1) + "\n"
+    # As it was read: without comments, which nobody looks through.
+    document = without_secrets(read_document(stack.file))
+    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100_000)
+    bundle.texts["stack.yaml"] = bundle.redact(text)
+    return bundle
+
+
+def _parts_of(kubectl: Kubectl, stack: Stack, pods: list[dict[str, Any]]) -> dict[str, Read]:
+    """What is read of the cluster, its logs of these pods, also of before the last restart of a container."""
     namespace = stack.config.cluster.namespace
     found: dict[str, Read] = {
         "kubernetes/version.json": lambda: kubectl.run("version", "-o", "json").stdout,
         "status.json": lambda: _json(asdict(read_status(kubectl, stack.config))),
         "doctor.json": lambda: _findings(kubectl, stack),
-        "events.txt": lambda: "".join(f"{line}\n" for line in in_order(events(kubectl, namespace))),
-        "kubernetes/secrets.json": lambda: _secrets(kubectl, namespace),
     }
     found |= {f"slurm/{name}.txt": partial(_slurm, kubectl, namespace, command) for name, command in _SLURM.items()}
     found |= {f"kubernetes/{kind}.json": partial(_objects, kubectl, kind, "-n", namespace) for kind in _KINDS}
     found |= {f"kubernetes/{kind}.json": partial(_objects, kubectl, kind) for kind in _OUTSIDE}
-    return found | dict(_logs(kubectl, namespace, pods))
-
-
-def _logs(kubectl: Kubectl, namespace: str, pods: list[dict[str, Any]]) -> Iterator[tuple[str, Read]]:
-    """The logs of all containers, also of before their last restart."""
-    read = partial(read_log, kubectl, namespace)
+    found |= {"kubernetes/pods.json": partial(_json, pods)} if pods else {}
     for container in containers(pods):
-        yield f"logs/{container.place}.log", partial(read, container, f"--tail={_LOG_LINES}")
+        read = partial(read_log, kubectl, namespace, container, f"--tail={_LOG_LINES}")
+        found[f"logs/{container.place}.log"] = read
         if container.restarted:
-            name = f"logs/{container.place}.previous.log"
-            yield name, partial(read, container, f"--tail={_LOG_LINES}", "--previous")
-
-
-def stack_file(stack: Stack) -> str:
-    """As it was read: without comments, which nobody looks through."""
-    document = without_secrets(read_document(stack.file))
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100_000)
+            found[f"logs/{container.place}.previous.log"] = partial(read, "--previous")
+    return found
 
 
 def own_versions() -> str:
@@ -178,8 +299,8 @@ def own_versions() -> str:
 
 def _findings(kubectl: Kubectl, stack: Stack) -> str:
     """What `slurmstack doctor` would say."""
-    facts = collect(kubectl, stack.config)
-    return _json(findings_as_data(facts, diagnose(facts)))
+    cluster = take(kubectl, stack.config, DOCTOR)
+    return _json(findings_as_data(cluster, diagnose(cluster)))
 
 
 def _json(document: Any) -> str:
@@ -187,14 +308,7 @@ def _json(document: Any) -> str:
 
 
 def _objects(kubectl: Kubectl, kind: str, *where: str) -> str:
-    """Objects of a kind."""
     return _json(kubectl.items(kind, *where))
-
-
-def _secrets(kubectl: Kubectl, namespace: str) -> str:
-    """Which Secrets there are, with the names of their keys."""
-    found = kubectl.items("secrets", "-n", namespace)
-    return json.dumps({item["metadata"]["name"]: sorted(item.get("data") or {}) for item in found}, indent=1) + "\n"
 
 
 def _slurm(kubectl: Kubectl, namespace: str, command: tuple[str, ...]) -> str:

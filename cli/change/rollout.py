@@ -10,8 +10,8 @@ from cli.change.jobs import read_queue
 from cli.change.plan import key
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl, annotations_of, is_true
+from cli.kubectl.pods import configuration_state
 from cli.program.manifests import Manifest
-from cli.status.slurm import configuration_state
 from slurm.names import IMAGES
 
 POLL = 0.1

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from cli.access.reach import reach
-from cli.bundle.archive import MANIFEST, OWN_WORDS, Bundle, new_file, own_versions, parts_of, stack_file, stamp
-from cli.bundle.redact import redactor
+from cli.bundle.archive import MANIFEST, SECRETS_UNREAD, own_versions, read_bundle
 from cli.commands.options import ConfigOption, named, option
-from cli.errors import Failure
-from cli.kubectl.client import Kubectl, refuse_no_namespace
-from cli.stack import Stack, open_stack
-from cli.text import plain
+from cli.errors import USAGE, Failure
+from cli.stack import open_stack
 from local.report import open_report
-
-_SECRETS_UNREAD = "the values of Secrets, to look for them in all other files"
 
 
 def support_bundle(
@@ -56,46 +52,30 @@ def support_bundle(
       tar -xzOf case-17.tar.gz --wildcards '*/MANIFEST.txt'
     """
     stack = open_stack(config)
-    at = datetime.now(UTC)
-    folder = f"slurmstack-{stack.config.cluster.namespace}-{stamp(at)}"
+    namespace, at = stack.config.cluster.namespace, datetime.now(UTC)
+    folder = f"slurmstack-{namespace}-{at:%Y%m%dT%H%M%SZ}"
     path = output or Path(f"{folder}.tar.gz")
-    with new_file(path) as stream:
-        bundle = _read(stack, reach(stack))
-        head = f"{own_versions()}, namespace {stack.config.cluster.namespace}, {at:%Y-%m-%dT%H:%M:%SZ}"
-        bundle.write(stream, folder=folder, head=head, at=at)
+    try:
+        stream = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+    except OSError as error:
+        raise Failure(f"{path} cannot be written: {error.strerror}", hint="--output FILE", code=USAGE) from None
+    try:
+        with stream, open_report().step(f"Reading namespace {namespace}") as step:
+            bundle = read_bundle(reach(stack), stack, step.progress)
+            head = f"{own_versions()}, namespace {namespace}, {at:%Y-%m-%dT%H:%M:%SZ}"
+            bundle.write(stream, folder=folder, head=head, at=at)
+            step.note(f"{len(bundle.texts)} files")
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
     logs = sum(name.startswith("logs/") for name in bundle.texts)
     typer.echo(f"{path}: {len(bundle.texts)} files, {logs} of them logs, {path.stat().st_size / 1024:.0f} KiB")
     if bundle.missing:
         typer.echo(f"{len(bundle.missing)} could not be read, for example {next(iter(bundle.missing))}; see {MANIFEST}")
-    if _SECRETS_UNREAD in bundle.missing:
+    if SECRETS_UNREAD in bundle.missing:
         typer.echo("WARNING: the Secrets could not be read: only what looks like a secret was taken out")
     typer.echo(
         "Look through it before you send it. Taken out: what the namespace's Secrets have, private keys, tokens, "
         "passwords. In it: names of users, accounts, jobs, hosts, machines and files, addresses, and whatever programs "
         "wrote into their logs."
     )
-
-
-def _read(stack: Stack, kubectl: Kubectl) -> Bundle:
-    """Read all that can be. Raises Failure if that is nothing."""
-    namespace = stack.config.cluster.namespace
-    bundle = Bundle()
-    with open_report().step(f"Reading namespace {namespace}") as step:
-        try:
-            bundle.redact = redactor(kubectl.items("secrets", "-n", namespace))
-        except Failure as failure:
-            bundle.missing[_SECRETS_UNREAD] = plain(str(failure))
-        pods: list[dict[str, Any]] = []
-        try:
-            pods = kubectl.items("pod", "-n", namespace)
-        except Failure as failure:
-            bundle.missing["logs"] = plain(f"the pods cannot be listed: {failure}")
-        if not pods:
-            refuse_no_namespace(kubectl, namespace)
-        bundle.read(parts_of(kubectl, stack, pods), step.progress)
-        if bundle.texts.keys() <= OWN_WORDS:
-            reason = next(iter(bundle.missing.values()), "")
-            raise Failure(f"nothing of namespace {namespace} could be read: {reason}")
-        bundle.texts["stack.yaml"] = bundle.redact(stack_file(stack))
-        step.note(f"{len(bundle.texts)} files")
-    return bundle

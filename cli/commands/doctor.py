@@ -5,25 +5,32 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
+from cli.access.reach import reach
+from cli.change.destroy import AFTERWARDS, only_kept
 from cli.commands.options import ConfigOption, JsonOption, failing_with
+from cli.doctor.cluster.findings import Finding, as_data, print_findings
+from cli.doctor.cluster.rules import diagnose, diagnose_job
 from cli.errors import FAILED, USAGE, Failure
-from cli.stack import open_stack
+from cli.kubectl.client import Kubectl
+from cli.stack import Stack, open_stack
+from cli.status.questions import DOCTOR
+from cli.status.snapshot import JOB, Snapshot, read_job, take
 from config.sections.cloud import NebiusCloud
-
-if TYPE_CHECKING:
-    from cli.doctor.cluster.facts import Facts
-    from cli.kubectl.client import Kubectl
 
 COULD_NOT_LOOK = 3
 """Exit status where neither Kubernetes nor Slurm could be asked."""
 
 SILENT = 3
 """Seconds that the API server may be silent before that is what there is to say."""
+
+JOB_SECONDS = 5
+"""For slurmctld's answer about a job; slurmdbd has twice as many."""
 
 app = typer.Typer(invoke_without_command=True)
 
@@ -51,11 +58,11 @@ def doctor(context: typer.Context, config: ConfigOption = None, *, as_json: Json
         if config is not None or as_json:
             raise Failure("options of `doctor` come after the name of its command", code=USAGE)
         return
-    from cli.doctor.cluster.diagnose import diagnose  # noqa: PLC0415
-
-    facts = _look(config)
-    found = diagnose(facts)
-    _tell(facts, found, config, as_json=as_json, fine="Nothing is wrong, as far as could be seen.")
+    stack = open_stack(config)
+    with failing_with(COULD_NOT_LOOK):
+        cluster = _look(stack, reach(stack, seconds=SILENT, ask=False))
+    found = diagnose(cluster)
+    _tell(cluster, found, config, as_json=as_json, fine="Nothing is wrong, as far as could be seen.")
     if found:
         raise typer.Exit(FAILED)
 
@@ -75,69 +82,58 @@ def job(
     Examples:
       slurmstack doctor job 1234
     """
-    from cli.doctor.cluster.diagnose import diagnose_job  # noqa: PLC0415
-
-    if not re.fullmatch(r"\d{1,10}([_+]\d{1,10})?", id_):
+    if not re.fullmatch(JOB, id_):
         raise Failure(f"{id_!r} is no number of a job", hint="`squeue` shows them: 12, or 12_3 of an array", code=USAGE)
-    facts = _look(config, job=id_)
-    if facts.slurmctld or "slurm" in facts.unread:
+    stack = open_stack(config)
+    accounting, namespace = stack.config.accounting.enabled, stack.config.cluster.namespace
+    with ThreadPoolExecutor() as pool, failing_with(COULD_NOT_LOOK):
+        kubectl = reach(stack, seconds=SILENT, ask=False)
+        asked = pool.submit(read_job, kubectl, namespace, id_, accounting=accounting, seconds=JOB_SECONDS)
+        cluster = _look(stack, kubectl)
+    known = asked.result()
+    if cluster.slurmctld or "slurm" in cluster.unread:
         raise Failure(
-            f"slurmctld could not be asked: {facts.slurmctld or facts.unread['slurm']}",
+            f"slurmctld could not be asked: {cluster.slurmctld or cluster.unread['slurm']}",
             hint="`slurmstack doctor` says what is wrong with it",
             code=COULD_NOT_LOOK,
         )
-    found = diagnose_job(facts, id_)
+    found = diagnose_job(cluster, known)
     if not found:
         # Nobody knows it, or who does could not be asked.
-        silent = {part: why for part, why in facts.unread.items() if part in {"jobs", "accounting"}}
-        told = "; not asked: " + ", ".join(f"{part} ({why})" for part, why in silent.items()) if silent else ""
+        silent = {**known.missing, **({"queue": cluster.unread["jobs"]} if "jobs" in cluster.unread else {})}
+        told = "; not asked: " + ", ".join(f"{who} ({why})" for who, why in silent.items()) if silent else ""
         raise Failure(f"no job {id_} was found{told}", hint="`squeue`, `sacct`", code=COULD_NOT_LOOK if told else USAGE)
-    _tell(facts, found, config, as_json=as_json, fine="", job=id_)
+    _tell(cluster, found, config, as_json=as_json, job=id_)
     if any(item.severity != "note" or " waits: " in item.cause for item in found):
         raise typer.Exit(FAILED)
 
 
-def _look(config: Path | None, *, job: str = "") -> Facts:
+def _look(stack: Stack, kubectl: Kubectl) -> Snapshot:
     """What can be read of the cluster. Raises Failure if that is nothing."""
-    from cli.access.reach import reach  # noqa: PLC0415
-    from cli.doctor.cluster.collect import collect  # noqa: PLC0415
-
-    stack = open_stack(config)
-    with failing_with(COULD_NOT_LOOK):
-        facts = collect(reach(stack, seconds=SILENT, ask=False), stack.config, job=job)
-        if not facts.pods and not facts.owners and "slurm" in facts.unread:
-            kubectl = reach(stack, seconds=SILENT)  # says it better where there is no such cluster, or it is silent
-            whys = "; ".join(dict.fromkeys(f"{part}: {why}" for part, why in facts.unread.items()))
-            missing = facts.knows("pods", "workloads")
-            if missing:
-                _refuse_only_kept(kubectl, facts.namespace)
-            raise Failure(
-                f"nothing of a cluster is in namespace {facts.namespace}"
-                if missing
-                else f"nothing can be read: {whys}",
-                hint="`slurmstack up` makes it" if missing else "ask for rights to read in the namespace",
-            )
-    return facts
+    cluster = take(kubectl, stack.config, DOCTOR)
+    if not cluster.of("Pod", "StatefulSet", "Deployment", "Job") and "slurm" in cluster.unread:
+        kubectl = reach(stack, seconds=SILENT)  # says it better where there is no such cluster, or it is silent
+        whys = "; ".join(dict.fromkeys(f"{part}: {why}" for part, why in cluster.unread.items()))
+        missing = cluster.knows("pods", "workloads")
+        if missing and (kept := only_kept(kubectl, cluster.namespace)) is not None:
+            what = "; ".join(kept.lines)
+            message = f"no cluster runs in namespace {cluster.namespace}: `destroy` has kept its data: {what}"
+            raise Failure(message, hint=AFTERWARDS)
+        raise Failure(
+            f"nothing of a cluster is in namespace {cluster.namespace}" if missing else f"nothing can be read: {whys}",
+            hint="`slurmstack up` makes it" if missing else "ask for rights to read in the namespace",
+        )
+    return cluster
 
 
-def _refuse_only_kept(kubectl: Kubectl, namespace: str) -> None:
-    """Raise Failure if `destroy` has left nothing but data."""
-    from cli.change.destroy import AFTERWARDS, only_kept  # noqa: PLC0415
-
-    kept = only_kept(kubectl, namespace)
-    if kept is not None:
-        what = "; ".join(kept.lines)
-        raise Failure(f"no cluster runs in namespace {namespace}: `destroy` has kept its data: {what}", hint=AFTERWARDS)
-
-
-def _tell(facts: Facts, found: Sequence[Any], config: Path | None, *, as_json: bool, fine: str, **about: str) -> None:
+def _tell(
+    cluster: Snapshot, found: Sequence[Finding], config: Path | None, *, as_json: bool, fine: str = "", **about: str
+) -> None:
     """Print what was found. `fine`: said where that is nothing."""
-    from cli.doctor.cluster.findings import as_data, print_findings  # noqa: PLC0415
-
     if as_json:
-        typer.echo(json.dumps(as_data(facts, found, **about), indent=1))
+        typer.echo(json.dumps(as_data(cluster, found, **about), indent=1))
     else:
-        print_findings(facts, found, fine=fine, stack=config)
+        print_findings(cluster, found, fine=fine, stack=config)
 
 
 @app.command()
@@ -160,12 +156,12 @@ def cloud(
         message = "the cluster is already there (cloud.kind: existing), so there is no cloud to ask"
         typer.echo(json.dumps({"cloud": settings.kind, "ok": True, "findings": []}) if as_json else message)
         return
-    from cli.doctor.cloud import nebius, report  # noqa: PLC0415  the SDK takes a second to load
+    from cli.doctor.cloud import nebius  # noqa: PLC0415  the SDK takes a second to load
 
     found = nebius.diagnose(stack.config, settings)
     if as_json:
-        typer.echo(json.dumps(report.as_data(found, cloud=settings.kind), indent=1))
+        typer.echo(json.dumps(nebius.as_data(found, cloud=settings.kind), indent=1))
     else:
-        report.print_findings(found)
-    if report.must_change(found):
+        nebius.print_findings(found)
+    if nebius.must_change(found):
         raise typer.Exit(FAILED)

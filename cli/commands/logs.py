@@ -1,8 +1,8 @@
-"""The command `logs`: what was written about a component, a node or a job."""
+"""The command `logs`: what was written about a component or a job."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
@@ -11,11 +11,10 @@ import typer
 from cli.access.reach import reach
 from cli.commands.options import ConfigOption, argument, option
 from cli.errors import USAGE, Failure
-from cli.logs.gather import JOB, LISTED, Asked, gather
-from cli.logs.lines import in_order, print_lines
+from cli.logs.lines import LISTED, gather, in_order, print_lines
 from cli.stack import open_stack
-from cli.text import plain
-from cli.times import parse_time
+from cli.status.snapshot import JOB
+from cli.text import parse_time, plain
 
 DEFAULT_PERIOD = timedelta(hours=1)
 
@@ -31,7 +30,6 @@ def logs(
     ] = None,
     config: ConfigOption = None,
     *,
-    node: Annotated[str | None, option("--node", metavar="NODE", help="What is about this Slurm node.")] = None,
     job: Annotated[
         str | None, option("--job", metavar="ID", help="What is about this job: 12, or 12_3 (array).")
     ] = None,
@@ -44,34 +42,46 @@ def logs(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print each line as a JSON object.")] = False,
 ) -> None:
-    """Print what Slurm and Kubernetes wrote about a component, a node or a job, in the order of time.
+    """Print what the programs of the cluster wrote, all or about a component or a job, in the order of time.
 
     Each line is TIME COMPONENT(POD/CONTAINER) TEXT. The times are in UTC; one without milliseconds is known to the
-    second only, and stands at its end. Events of Kubernetes are among the lines, and what containers wrote before
-    their last restart. What cannot be read is said on standard error, and the rest is printed all the same.
+    second only, and stands at its end. What containers wrote before their last restart is there, too. What cannot be
+    read is said on standard error, and the rest is printed all the same.
 
-    --node has the worker's pod, the events of its machine, and lines of slurmctld, of the configuration agent and of
-    the watcher that name the node. --job has lines of slurmctld, slurmdbd, the watcher and the job's nodes (prolog
-    and epilog too) that name it, and from sacct when it was submitted, started and ended, with its steps.
+    --job has lines of slurmctld, slurmdbd, the watcher and the job's nodes (prolog and epilog too) that name it, and
+    from sacct when it was submitted, started and ended, with its steps.
 
-    Logs of pods that are gone are gone with them; Kubernetes keeps events for an hour.
-
-    `kubectl logs -f` prints what is written from now on.
+    Logs of pods that are gone are gone with them. `kubectl logs -f` prints what is written from now on, and
+    `kubectl get events` what Kubernetes tells of pods.
 
     Examples:
       slurmstack logs --job 1234
 
-      slurmstack logs --node gpu-3 --since 2d
+      slurmstack logs gpu-3 --since 2d
 
       slurmstack logs slurmctld --since 30m | grep error
 
       slurmstack logs --since 5m --json | jq -r .text
     """
-    asked = _asked(component=component, node=node, job=job, since=since)
+    if component is not None and job is not None:
+        raise Failure("COMPONENT and --job contradict each other", hint="leave out one of them", code=USAGE)
+    if job is not None and not re.fullmatch(JOB, job):
+        raise Failure(f"--job {job!r} is no number of a job", hint="12, or 12_3 for a task of an array", code=USAGE)
+    now = datetime.now(UTC)
+    first = None if since is None else parse_time(since, now)
+    if first is None and job is None:
+        first = now - DEFAULT_PERIOD
     stack = open_stack(config)
-    asked = replace(asked, accounting=stack.config.accounting.enabled)
-    found = gather(reach(stack), stack.config.cluster.namespace, asked, datetime.now(UTC))
-    lines = in_order(found.lines, since=asked.since)
+    found = gather(
+        reach(stack),
+        stack.config.cluster.namespace,
+        now,
+        component=component,
+        job=job,
+        since=first,
+        accounting=stack.config.accounting.enabled,
+    )
+    lines = in_order(found.lines, since=first)
     for why in found.missing[:LISTED]:
         typer.echo(f"not read: {plain(why)}", err=True)
     if found.missing[LISTED:]:
@@ -79,18 +89,3 @@ def logs(
     print_lines(lines, as_json=as_json)
     if not lines:
         typer.echo("nothing was written in that time; --since goes further back", err=True)
-
-
-def _asked(*, component: str | None, node: str | None, job: str | None, since: str | None) -> Asked:
-    """What is looked for. Raises Failure for what nobody can mean."""
-    given = {"COMPONENT": component, "--node": node, "--job": job}
-    named = [name for name, value in given.items() if value is not None]
-    if len(named) > 1:
-        raise Failure(f"{' and '.join(named)} contradict each other", hint="leave out all but one", code=USAGE)
-    if job is not None and not JOB.fullmatch(job):
-        raise Failure(f"--job {job!r} is no number of a job", hint="12, or 12_3 for a task of an array", code=USAGE)
-    now = datetime.now(UTC)
-    first = None if since is None else parse_time(since, now)
-    if first is None and job is None:
-        first = now - DEFAULT_PERIOD
-    return Asked(component=component, node=node, job=job, since=first)

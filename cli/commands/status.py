@@ -13,7 +13,8 @@ from cli.errors import FAILED
 from cli.kubectl.client import connect
 from cli.stack import open_stack
 from cli.status.present import print_status
-from cli.status.read import KINDS, read_status
+from cli.status.questions import STATUS
+from cli.status.read import read_status
 from config.sections.cloud import NebiusCloud
 
 
@@ -42,7 +43,7 @@ def status(config: ConfigOption = None, *, as_json: JsonOption = False) -> None:
     # A tenth of a second earlier: whether there is a cluster is asked only where it has told nothing.
     kubectl = reach(stack) if isinstance(cloud, NebiusCloud) else connect(cloud, ask=False)
     found = read_status(kubectl, stack.config)
-    if not found.pods and found.unread.keys() >= set(KINDS):
+    if not found.pods and found.unread.keys() >= STATUS.parts:
         reach(stack)
     if as_json:
         typer.echo(json.dumps(asdict(found), indent=1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -11,24 +11,10 @@ from typing import Annotated
 import typer
 
 from cli.access.reach import reach
-from cli.commands.options import ConfigOption, EndOption, JsonOption, StartOption, option
-from cli.errors import USAGE, Failure
+from cli.commands.options import ConfigOption, EndOption, JsonOption, StartOption
 from cli.stack import open_stack
-from cli.times import period_of
-from cli.usage.query import dimensions_of, read_runs, refuse_without_accounting
-from cli.usage.report import (
-    EFFICIENCY,
-    HOURS,
-    Report,
-    as_csv,
-    as_data,
-    efficiency_cells,
-    efficiency_data,
-    hours_cells,
-    hours_data,
-    print_table,
-    summarize,
-)
+from cli.text import period_of
+from cli.usage import report
 
 
 def usage(
@@ -38,7 +24,6 @@ def usage(
     start: StartOption = None,
     end: EndOption = None,
     as_json: JsonOption = False,
-    as_csv_: Annotated[bool, typer.Option("--csv", help="Print CSV for spreadsheets.")] = False,
 ) -> None:
     """Show who used how many CPU and GPU hours.
 
@@ -53,17 +38,10 @@ def usage(
 
       slurmstack usage --by account,user --start 7d
 
-      slurmstack usage --start 2026-10-01 --end 2026-11-01 --csv > october.csv
+      slurmstack usage --start 2026-10-01 --end 2026-11-01 --json | jq -r '.rows[] | [.account, .cpu_hours] | @csv'
     """
-    if as_json and as_csv_:
-        raise Failure("--json and --csv contradict each other", hint="leave out one of them", code=USAGE)
-    found, namespace = _report(config, dimensions_of(by, ("account", "user")), start, end, whole=False)
-    if as_json:
-        typer.echo(json.dumps(as_data(found, hours_data, namespace=namespace), indent=1))
-    elif as_csv_:
-        typer.echo(as_csv(found, hours_data), nl=False)
-    else:
-        print_table(found, HOURS, hours_cells)
+    dimensions = report.dimensions_of(by, ("account", "user"))
+    _print(config, dimensions, (start, end), report.HOURS, report.hours, as_json=as_json)
 
 
 def efficiency(
@@ -72,8 +50,6 @@ def efficiency(
     by: Annotated[str, typer.Option(help="account, user or job, or several: account,user.")] = "account",
     start: StartOption = None,
     end: EndOption = None,
-    user: Annotated[str | None, option(metavar="NAME", help="Only jobs of this user.")] = None,
-    account: Annotated[str | None, option(metavar="NAME", help="Only jobs booked on this account.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what jobs used of what they asked for, and what was wasted.
@@ -88,37 +64,32 @@ def efficiency(
     Examples:
       slurmstack efficiency
 
-      slurmstack efficiency --by user --account physics --start 7d
+      slurmstack efficiency --by account,user --start 7d
 
-      slurmstack efficiency --by user,job --user alice
+      slurmstack efficiency --by user,job | grep alice
     """
-    dimensions = dimensions_of(by, ("account", "user", "job"))
-    found, namespace = _report(config, dimensions, start, end, whole=True, only={"user": user, "account": account})
-    if as_json:
-        typer.echo(json.dumps(as_data(found, efficiency_data, namespace=namespace), indent=1))
-    else:
-        print_table(found, EFFICIENCY, efficiency_cells)
+    dimensions = report.dimensions_of(by, ("account", "user", "job"))
+    _print(config, dimensions, (start, end), report.EFFICIENCY, report.efficiency, as_json=as_json)
 
 
-def _report(
+def _print(
     config: Path | None,
-    by: Sequence[str],
-    start: str | None,
-    end: str | None,
+    by: tuple[str, ...],
+    period: tuple[str | None, str | None],
+    columns: Mapping[str, str],
+    numbers: report.Numbers,
     *,
-    whole: bool,
-    only: dict[str, str | None] | None = None,
-) -> tuple[Report, str]:
-    """The report and the cluster's namespace. `only`: what runs have to have to count."""
+    as_json: bool,
+) -> None:
+    """The report on a period. Steps are read where it is asked what they used."""
     now = datetime.now(UTC)
-    first, last = period_of(start, end, now)
+    first, last = period_of(*period, now)
     stack = open_stack(config)
-    refuse_without_accounting(stack.config)
-    namespace = stack.config.cluster.namespace
-    wanted = {(name, value) for name, value in (only or {}).items() if value is not None}
-    runs = [
-        run
-        for run in read_runs(reach(stack), namespace, first, last, whole=whole)
-        if all(getattr(run, name) == value for name, value in wanted)
-    ]
-    return summarize(runs, start=first, end=last, now=now, by=by), namespace
+    report.refuse_without_accounting(stack.config)
+    namespace, whole = stack.config.cluster.namespace, numbers is report.efficiency
+    runs = report.read_runs(reach(stack), namespace, first, last, whole=whole)
+    found = report.summarize(runs, start=first, end=last, now=now, by=by)
+    if as_json:
+        typer.echo(json.dumps(report.as_data(found, numbers, namespace=namespace), indent=1))
+    else:
+        report.print_table(found, columns, numbers)

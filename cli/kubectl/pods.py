@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import shlex
 import subprocess
@@ -120,6 +121,24 @@ def _answers(printed: str, mark: str) -> dict[str, tuple[int, str]]:
     if found and "end" not in found:
         found.popitem()
     return found
+
+
+STATE_FILE = "/run/slurmstack/configuration.json"
+"""Where the configuration agent writes what it knows (images/controller/agent.py)."""
+
+
+def configuration_of(text: str) -> dict[str, Any]:
+    """The configuration agent's state."""
+    return dict(json.loads(text))
+
+
+def configuration_state(kubectl: Kubectl, namespace: str) -> dict[str, Any] | None:
+    """Hashes of the `active` and the `pending` configuration, and what was `rejected`; None without an answer.
+
+    Not by way of the agent's port and the API server: network policies keep that away.
+    """
+    answer = in_controller(kubectl, namespace, "cat", STATE_FILE, seconds=20)
+    return configuration_of(answer.stdout) if answer.returncode == 0 else None
 
 
 _NUMBERS: Final = {

@@ -1,17 +1,25 @@
-"""Lines that many wrote, in the order of time: how they are read and shown, and which job or node one names."""
+"""What containers wrote, as lines in the order of time."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import typer
 
-from cli.text import printable
+from cli.errors import USAGE, Failure
+from cli.kubectl.client import Kubectl, complaint, component_of, labels_of, refuse_no_namespace
+from cli.status.snapshot import KnownJob, read_job
+from cli.text import YEAR_10000, printable
+from images.common.slurm_jobs import Job
+from images.common.slurm_records import moment
+from slurm.names import POOL_LABEL, WORKER
 
 _SECOND = 1_000_000_000
 _TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:Z|\+00:00)?")
@@ -27,8 +35,6 @@ _JOB = re.compile(
 """As slurmctld, slurmd, slurmstepd and our own programs write it: `JobId=5_3(7)`, `StepId=5.0`, `[5.batch]`,
 `Launching batch job 5`, `prolog job 5: ...`."""
 
-_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})?)?")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
@@ -38,9 +44,9 @@ class Line:
     """Nanoseconds since 1970. Of what is known to the second only, the last one of that second: so it comes after what
     is known better, as it does where lines are sorted as text."""
     component: str
-    """`worker`, `controller`, ...; `event` and `sacct` for what is no log."""
+    """`worker`, `controller`, ...; `sacct` and `squeue` for what is no log."""
     place: str
-    """`POD/CONTAINER`, or what an event is about."""
+    """`POD/CONTAINER`, or `job/ID`."""
     text: str
 
     @property
@@ -64,7 +70,7 @@ class Line:
 
 
 def nanoseconds(text: str) -> int | None:
-    """A time as kubelet, Kubernetes and Slurm write it, all in UTC; None if it is none. datetime has no nanoseconds."""
+    """A time as the kubelet writes it, in UTC; None if it is none. datetime has no nanoseconds."""
     match = _TIME.fullmatch(text)
     if match is None:
         return None
@@ -112,31 +118,238 @@ def names_job(wanted: Collection[str]) -> Callable[[str], bool]:
     return matches
 
 
-def names_node(node: str) -> Callable[[str], bool]:
-    """Whether a text names a node, also in a list of hosts as Slurm writes it: `NodeList=a-[0-2,5],b-1`."""
-    pool, _, number = node.rpartition("-")
-    if not number.isdecimal():
-        exactly = re.compile(rf"(?<![\w.-]){re.escape(node)}(?![\w-])")
-        return lambda text: exactly.search(text) is not None
-    # What follows may be a domain or the end of a sentence, but no longer name.
-    pattern = re.compile(rf"(?<![\w.-]){re.escape(pool)}-(?:(\d+)(?!\w|-[\w\[])|\[([\d,-]+)\](?!\w))")
-
-    def matches(text: str) -> bool:
-        return any(_has(match[1] or match[2], int(number)) for match in pattern.finditer(text))
-
-    return matches
-
-
-def _has(listed: str, number: int) -> bool:
-    """Whether `0-2,5` has the number. Users write names of nodes into logs, of thousands of digits too."""
-    for part in listed.split(","):
-        match = _RANGE.fullmatch(part)
-        if match and int(match[1]) <= number <= int(match[2] or match[1]):
-            return True
-    return False
-
-
 def print_lines(lines: Sequence[Line], *, as_json: bool) -> None:
     """One a line. Control characters are blanks, so that no log can move the cursor; JSON writes them as escapes."""
     for line in lines:
         typer.echo(json.dumps(line.as_data()) if as_json else printable(str(line)))
+
+
+# ---------------------------------------------------------------- where they come from
+
+AT_ONCE = 16
+"""Calls of kubectl side by side: each mostly waits, and the API server lets few in at a time."""
+
+_SECONDS = 60
+"""For one log at most: the machine of a pod may be lost."""
+
+_PROBE = re.compile(r"Connection (closed|reset) by \S+ port \d+")
+"""What sshd writes each time somebody connects and says nothing, as the kubelet does every 10 s to see that it runs."""
+
+
+def is_probe(line: Line) -> bool:
+    """Whether a line only says that somebody has looked whether sshd is there."""
+    return line.place.endswith("/sshd") and _PROBE.fullmatch(line.text) is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Container:
+    """A container of a pod, also one that has ended or has not begun."""
+
+    pod: str
+    name: str
+    component: str
+    pool: str
+    restarted: bool
+
+    @property
+    def names(self) -> set[str]:
+        """What people may call it."""
+        return {self.pod, self.name, self.component, self.pool}
+
+    @property
+    def place(self) -> str:
+        """As people write it."""
+        return f"{self.pod}/{self.name}"
+
+
+@dataclass(kw_only=True)
+class Found:
+    """What was read, and what could not be."""
+
+    lines: list[Line] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    """What was not read, each with its reason."""
+    read: int = 0
+    """Logs that could be read."""
+
+
+def containers(pods: Iterable[dict[str, Any]]) -> Iterator[Container]:
+    """All containers of pods as Kubernetes has them, in the order in which they start."""
+    for pod in pods:
+        metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
+        states: list[dict[str, Any]] = [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
+        for container in (*spec.get("initContainers", []), *spec.get("containers", [])):
+            restarts = [one.get("restartCount", 0) for one in states if one["name"] == container["name"]]
+            yield Container(
+                pod=metadata["name"],
+                name=container["name"],
+                component=component_of(pod) or "pod",
+                pool=labels_of(pod).get(POOL_LABEL, ""),
+                restarted=any(restarts),
+            )
+
+
+def read_log(kubectl: Kubectl, namespace: str, container: Container, *options: str) -> str:
+    """A container's log with the time of each line. `options` of `kubectl logs`, such as --previous. Raises Failure."""
+    where = ("logs", "-n", namespace, container.pod, "-c", container.name, "--timestamps", *options)
+    done = kubectl.run(*where, check=False, seconds=_SECONDS)
+    if done.returncode != 0:
+        raise Failure(complaint(done))
+    return done.stdout
+
+
+@contextmanager
+def side_by_side() -> Iterator[ThreadPoolExecutor]:
+    """Threads for calls of kubectl. After Ctrl-C those that wait for their turn do not begin any more."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def read_logs(
+    kubectl: Kubectl,
+    namespace: str,
+    wanted: Iterable[Container],
+    *,
+    since: datetime | None,
+    matches: Callable[[str], bool] = lambda _: True,
+) -> Found:
+    """The lines that match, but for sshd's probes, also those of before a restart. What fails stops nothing."""
+    options = [] if since is None else [f"--since-time={since:%Y-%m-%dT%H:%M:%SZ}"]
+
+    def read(container: Container, *more: str) -> list[Line]:
+        printed = read_log(kubectl, namespace, container, *more, *options)
+        lines = parse_log(printed, container.component, container.place)
+        if printed.strip() and not lines:  # a complaint of the kubelet's comes in the place of the log
+            raise Failure(printed.strip()[:200])
+        return [line for line in lines if matches(line.text) and not is_probe(line)]
+
+    found = Found()
+    with side_by_side() as pool:
+        asked: dict[str, Future[list[Line]]] = {}
+        for item in wanted:
+            asked[item.place] = pool.submit(read, item)
+            if item.restarted:
+                asked[f"{item.place}, before its restart"] = pool.submit(read, item, "--previous")
+        for name, answer in asked.items():
+            try:
+                found.lines += answer.result()
+                found.read += 1
+            except Failure as failure:
+                found.missing.append(f"{name}: {failure}")
+    return found
+
+
+# ---------------------------------------------------------------- which of them are wanted
+
+_OF_JOBS = ("slurmctld", "slurmdbd", "health-watch")
+"""Containers whose programs speak of jobs, besides slurmd on the job's nodes."""
+
+LISTED = 12
+"""Of what could not be read, and of names: there may be a thousand workers."""
+
+
+def gather(
+    kubectl: Kubectl,
+    namespace: str,
+    now: datetime,
+    *,
+    component: str | None = None,
+    job: str | None = None,
+    since: datetime | None = None,
+    accounting: bool = True,
+) -> Found:
+    """Read all that is about one of them, or everything. What cannot be read is noted.
+
+    `since`: None for all, and of a job for its life. `accounting`: whether jobs are recorded.
+    Raises Failure where nothing could be read, or where nobody knows what was named.
+    """
+    pods, missing = [], []
+    try:
+        pods = kubectl.items("pod", "-n", namespace)
+    except Failure as failure:
+        missing.append(f"pods: {failure}")
+    there = list(containers(pods))
+    if not there:
+        refuse_no_namespace(kubectl, namespace)
+    if job is not None:
+        known = read_job(kubectl, namespace, job, accounting=accounting)
+        found = _of_job(kubectl, namespace, known, there, now=now, since=since)
+    else:
+        wanted = [item for item in there if component is None or component in item.names]
+        if there and not wanted:
+            names = sorted({word for item in there for word in (item.component, item.name, item.pool) if word})
+            listed = ", ".join(names[: 3 * LISTED]) + (" ..." if names[3 * LISTED :] else "")
+            message = f"there is no component, container, pool or pod {component!r}; there are: {listed}"
+            raise Failure(message, code=USAGE)
+        found = read_logs(kubectl, namespace, wanted, since=since)
+    found.missing[:0] = missing
+    if not found.read:
+        raise Failure("nothing could be read:\n" + "\n".join(f"  {line}" for line in found.missing[:LISTED]))
+    return found
+
+
+def _of_job(
+    kubectl: Kubectl,
+    namespace: str,
+    known: KnownJob,
+    there: Sequence[Container],
+    *,
+    now: datetime,
+    since: datetime | None,
+) -> Found:
+    lines = list(_lines_of(known, now))
+    if not lines and not known.missing:
+        raise Failure(f"Slurm knows no job {known.id}", hint="`slurmstack login` and `sacct -a` show which there are")
+    # Where nobody knows its nodes, all may have had it.
+    ran_on = known.nodes if lines else {item.pod for item in there if item.component == WORKER}
+    wanted = [item for item in there if item.name in _OF_JOBS or (item.name == "slurmd" and item.pod in ran_on)]
+    if since is None and lines:
+        since = datetime.fromtimestamp(min(line.at for line in lines) // 1_000_000_000, UTC)
+    found = read_logs(kubectl, namespace, wanted, since=since, matches=names_job(known.ids))
+    found.lines += lines
+    found.read += bool(lines)
+    gone = sorted(known.nodes - {item.pod for item in there}) if there else []
+    found.missing += [f"{who}: {why}" for who, why in known.missing.items()]
+    found.missing += [f"{node}: there is no such pod now" for node in gone]
+    return found
+
+
+def _lines_of(known: KnownJob, now: datetime) -> Iterator[Line]:
+    """What Slurm knows, to the second. None of what has no time, or one that no calendar of Python's has."""
+    told = [("sacct", run["JobID"], one) for run in known.runs for one in _told(run)]
+    told += [("squeue", job.id, one) for job in known.present for one in _shown(job, now, alone=not known.runs)]
+    for component, job, (at, text) in told:
+        if at is not None and at < YEAR_10000:
+            yield Line(at=to_the_second(at), component=component, place=f"job/{job}", text=text)
+
+
+def _told(run: Mapping[str, str]) -> Iterator[tuple[float | None, str]]:
+    """A run of a job, or a step of it, as sacct has it. A job's name may have lines of its own."""
+    submit, eligible, start, end = (moment(run[name]) for name in ("Submit", "Eligible", "Start", "End"))
+    step = "." in run["JobID"]
+    what = f"{'step' if step else 'job'} {run['JobID']}"
+    if not step:
+        name = run["JobName"].partition("\n")[0]
+        yield submit, f"{what} submitted by {run['User']}: {name} ({run['Partition']})"
+        if eligible != submit:
+            yield eligible, f"{what} eligible"
+    yield start, f"{what} started on {run['NodeList']}"
+    yield end, f"{what} ended: {run['State']}, exit code {run['ExitCode']}"
+
+
+def _shown(job: Job, now: datetime, *, alone: bool) -> Iterator[tuple[float | None, str]]:
+    """A job as slurmctld has it now; its times too, where nobody has recorded them."""
+    waits = f", reason {job.reason}" if job.reason else ""
+    over = job.state not in {"PENDING", "RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING"}
+    if alone:
+        yield job.submitted, f"job {job.id} submitted by {job.user} ({','.join(job.partitions)})"
+        if job.state != "PENDING":  # a time that is still to come is a guess
+            yield job.start, f"job {job.id} started on {job.node_list}"
+        if over:
+            yield job.end, f"job {job.id} ended: {job.state}{waits}"
+    if not over:
+        yield now.timestamp(), f"job {job.id} is {job.state}{waits}"

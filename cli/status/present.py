@@ -11,16 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.kubectl.client import SILENT_SLURMDBD
-from cli.status.read import Jail, Pool, Roll, Status
-from cli.status.slurm import Queue, SlurmNode, is_down
+from cli.status.questions import ListedNode
+from cli.status.read import Jail, Pool, Queue, Roll, Status
 from cli.text import ago, open_console, printable
 from slurm.names import ACCOUNTING, ACCOUNTING_HOST, CONTROLLER_HOST, WORKER
 
 _LISTED = 8
 """Nodes and pods of a pool that are shown one by one; the others are counted."""
-
-_REASONS = 6
-"""Reasons of waiting jobs that are shown."""
 
 _NAMES = 4
 """Names of nodes in one line."""
@@ -87,19 +84,19 @@ def _nodes(status: Status) -> Iterator[Table | Text]:
     for pool in status.pools:
         table.add_row(Text(printable(pool.name)), *(_count(pool, name) for name in columns))
     yield table
-    ill = [node for node in status.nodes if is_down(node.state) or node.reason]
+    ill = [node for node in status.nodes if node.is_down or node.reason]
     for node in ill[:_LISTED]:
         yield _ill(node)
     if len(ill) > _LISTED:
         yield Text(f"  and {len(ill) - _LISTED} more: `slurmstack health` shows all")
 
 
-def _ill(node: SlurmNode) -> Text:
+def _ill(node: ListedNode) -> Text:
     since = _seconds_since(node.since)
     who = f" by {printable(node.by)}" if node.by else ""
     told = f"{who}{f' {ago(since)} ago' if since is not None else ''}"
     reason = f": {printable(node.reason)}" if node.reason else ""
-    return Text.assemble("  ", node.name, " ", (node.state, "red" if is_down(node.state) else ""), told, reason)
+    return Text.assemble("  ", node.name, " ", (node.state, "red" if node.is_down else ""), told, reason)
 
 
 def _facts(status: Status) -> Iterator[tuple[str, Text]]:
@@ -119,7 +116,9 @@ def _facts(status: Status) -> Iterator[tuple[str, Text]]:
         yield "accounting", Text("slurmdbd answers") if status.slurmdbd_answers else silent
     last = " (the one last taken)" if status.slurmctld and status.configuration == "active" else ""
     yield "configuration", Text(f"{printable(status.configuration)}{last}")
-    yield "versions", Text(_versions(status))
+    versions = {"Slurm": status.versions["slurm"], "images": ", ".join(status.versions["images"])}
+    versions["slurmstack"] = status.versions["slurmstack"]
+    yield "versions", Text("; ".join(f"{name} {printable(value)}" for name, value in versions.items() if value))
     yield "login address", Text(status.login_address or "none")
     if status.rest_address:
         yield "REST API", Text(status.rest_address)
@@ -131,8 +130,7 @@ def _queue(queue: Queue) -> Text:
     parts = [f"{queue.running} running", f"{queue.pending} pending"]
     parts += [f"{queue.other} ending or suspended"] if queue.other else []
     reasons = [f"{count} {printable(reason)}" for reason, count in queue.reasons.items()]
-    more = f", {len(reasons) - _REASONS} other reasons" if len(reasons) > _REASONS else ""
-    waiting = f"; waiting for: {', '.join(reasons[:_REASONS])}{more}" if reasons else ""
+    waiting = f"; waiting for: {', '.join(reasons)}" if reasons else ""
     return Text(", ".join(parts) + waiting)
 
 
@@ -160,12 +158,6 @@ def _jail(jail: Jail) -> Text:
 
 def _free(size: int, free: int) -> str:
     return f"{free / _GIB:.1f} of {size / _GIB:.1f} GiB free ({100 * free // max(size, 1)} %)"
-
-
-def _versions(status: Status) -> str:
-    versions = status.versions
-    named = {"Slurm": versions.slurm, "images": ", ".join(versions.images), "slurmstack": versions.slurmstack}
-    return "; ".join(f"{name} {printable(value)}" for name, value in named.items() if value)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from typing import Any
 
 from cli.access.reach import address_of
 from cli.errors import Failure
-from cli.kubectl.client import Kubectl, complaint, message, understood
-from cli.kubectl.pods import LEAVING, Pod, image_tags, pod_of
-from cli.status.slurm import Queue, Said, SlurmNode, ask_slurm, describe_configuration, is_down
+from cli.kubectl.client import Kubectl, complaint, labels_of
+from cli.kubectl.pods import Pod as PodShown
+from cli.kubectl.pods import image_tags, pod_of
+from cli.status.questions import STATUS, ListedNode
+from cli.status.snapshot import Pod, Snapshot, take
 from config.cluster import ClusterConfig
 from images.common.readiness import JAIL_MARKER
+from images.common.slurm_jobs import PENDING, RUNNING, Job
 from slurm.names import HOMES_ENV, JAIL_DIR, POOL_LABEL, REST, REST_PORT, node_name
-
-_SECONDS = 20
-"""For Kubernetes' answer."""
 
 _JAIL_SECONDS = 5
 """For the answer: a file server that is away never gives one."""
@@ -75,6 +74,18 @@ class Roll:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Queue:
+    """The jobs that have not ended. Each task of an array counts."""
+
+    running: int = 0
+    pending: int = 0
+    other: int = 0
+    """Completing, suspended, ..."""
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    """Slurm's reason for waiting -> jobs, the most frequent one first."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Jail:
     """The jail's file system."""
 
@@ -92,25 +103,13 @@ class Jail:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Versions:
-    """What runs."""
-
-    slurm: str
-    """As slurmctld's container has it, `24.11.5`; empty if it could not be asked."""
-    images: tuple[str, ...]
-    """Tags: several while pods are replaced."""
-    slurmstack: str
-    """Of this command."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Status:
     """The state of a cluster. Its fields are the keys of `status --json`: CHANGELOG.md names those that go."""
 
     namespace: str
-    pods: tuple[Pod, ...]
+    pods: tuple[PodShown, ...]
     workers: Workers
-    nodes: tuple[SlurmNode, ...]
+    nodes: tuple[ListedNode, ...]
     slurmctld: str
     """Why slurmctld does not answer; empty if it does."""
     slurmdbd_answers: bool | None
@@ -128,7 +127,8 @@ class Status:
     """None where slurmctld does not answer."""
     jail: Jail | None = None
     """None where no pod could be asked."""
-    versions: Versions = field(default_factory=lambda: Versions(slurm="", images=(), slurmstack=""))
+    versions: Mapping[str, Any] = field(default_factory=dict)
+    """`slurm` as slurmctld's container has it, `images` (their tags: several while pods are replaced), `slurmstack`."""
     kept: tuple[str, ...] = ()
     """What `destroy` has kept, where nothing else is there."""
     unread: Mapping[str, str] = field(default_factory=dict)
@@ -143,83 +143,76 @@ _FINE = ("active", "unknown")
 _REVISION = "controller-revision-hash"
 """Label of a pod: which template it was made of."""
 
-_REFUSED = re.compile(r"\): ([a-z]+)(?:\.[a-z0-9.]+)? is forbidden")
-"""What kubectl complains of a kind that these credentials may not see."""
-
-KINDS = {"pods": "Pod", "statefulsets": "StatefulSet", "services": "Service"}
-"""What Kubernetes is asked for."""
-
 
 def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
     """Ask Kubernetes, Slurm and a pod that has the jail: three calls at a time.
 
     What does not answer, or may not be read, is shown as missing, not raised.
     """
-    namespace = config.cluster.namespace
-    with ThreadPoolExecutor() as pool:  # each is a process that mostly waits
-        listed = pool.submit(read_objects, kubectl, namespace, KINDS, seconds=_SECONDS)
-        asked = pool.submit(ask_slurm, kubectl, namespace, accounting=config.accounting.enabled)
-        seen = pool.submit(_read_jail, kubectl, namespace, _with_jail(config))
-        # Loaded while they run: templates take as long as one of them.
-        from slurm.conf import config_hash, render  # noqa: PLC0415
-
-        wanted = config_hash(render(config))
-    (objects, unread), slurm, (jail, no_jail) = listed.result(), asked.result(), seen.result()
-    unread = {**unread, **slurm.unread, **({"jail": no_jail} if no_jail else {})}
-    state, nodes = slurm.parts.get("configuration"), slurm.parts.get("nodes", ())
-    configuration = describe_configuration(wanted, state)
-    items = [item for item in objects if item["kind"] == "Pod" and _owner(item) != "Job"]
-    pods = tuple(map(pod_of, items))
+    with ThreadPoolExecutor() as pool:
+        seen = pool.submit(_read_jail, kubectl, config)
+        cluster = take(kubectl, config, STATUS)
+    jail, no_jail = seen.result()
+    unread = {**cluster.unread, **({"jail": no_jail} if no_jail else {})}
+    slurmctld = cluster.slurmctld or unread.pop("slurm", "")
+    configuration = describe_configuration(cluster.wanted_configuration, cluster.configuration)
+    pods = tuple(pod for pod in cluster.pods if pod.owner_kind != "Job")
     workers = _workers(config, pods)
-    addresses = {item["metadata"]["name"]: address_of(item) for item in objects if item["kind"] == "Service"}
+    addresses = {item["metadata"]["name"]: address_of(item) for item in cluster.of("Service")}
     rest = addresses.get(REST) if config.rest.enabled else None
-    return Status(
-        namespace=namespace,
-        pods=pods,
+    found = Status(
+        namespace=cluster.namespace,
+        pods=tuple(pod_of(pod.item) for pod in pods),
         workers=workers,
-        nodes=nodes,
-        slurmctld=slurm.slurmctld,
-        slurmdbd_answers=slurm.slurmdbd_answers,
+        nodes=cluster.sinfo,
+        slurmctld=slurmctld,
+        # Nobody can tell of slurmdbd where slurmctld is silent.
+        slurmdbd_answers=None if slurmctld else cluster.slurmdbd_answers,
         configuration=configuration,
         login_address=addresses.get("login"),
         rest_address=f"https://{rest}:{REST_PORT}" if rest else None,
-        healthy=_is_healthy(config, items, workers, slurm, configuration),
-        pools=_pools(config, items, nodes),
-        rolls=tuple(_rolls(objects)),
-        queue=slurm.parts.get("queue"),
+        healthy=False,
+        pools=_pools(config, pods, cluster.sinfo),
+        rolls=tuple(_rolls(cluster)),
+        queue=queue_of(cluster.jobs) if not slurmctld and "jobs" not in unread else None,
         jail=jail,
-        versions=Versions(
-            slurm=str((state or {}).get("slurm_version") or ""),
-            images=image_tags(items),
-            slurmstack=version("slurmstack"),
-        ),
-        kept=() if objects or unread.keys() & KINDS.keys() else _kept(kubectl, namespace),
+        versions={
+            "slurm": str((cluster.configuration or {}).get("slurm_version") or ""),
+            "images": image_tags(pod.item for pod in pods),
+            "slurmstack": version("slurmstack"),
+        },
+        kept=() if cluster.objects or unread.keys() & STATUS.parts else _kept(kubectl, cluster.namespace),
         unread=unread,
-        reached_by=kubectl.shown,
+        reached_by=cluster.reached_by,
     )
+    return replace(found, healthy=_is_whole(config, pods) and _works(found))
 
 
-def read_objects(
-    kubectl: Kubectl, namespace: str, kinds: Mapping[str, str], *options: str, seconds: float
-) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """The objects of these kinds, as far as these credentials may see them, and why the other kinds could not be read.
+def describe_configuration(wanted: str, state: Mapping[str, Any] | None) -> str:
+    """The configuration in force, as the agent's state has it, compared with the wanted one, a hash, in words."""
+    if state is None:
+        return "unknown"
+    if state.get("active") == wanted:
+        return "active"
+    if rejected := state.get("rejected"):
+        return f"rejected: {rejected['message']}"
+    return "pending" if state.get("pending") else "other than the stack file"
 
-    `kinds`: as the API server calls them where it refuses one -> as an object calls itself.
-    """
-    asked = ",".join(kinds.values()).lower()
-    done = kubectl.run("get", asked, "-n", namespace, *options, "-o", "json", check=False, seconds=seconds)
-    try:
-        found: list[dict[str, Any]] = understood(done.stdout)["items"] if done.stdout.strip() else []
-    except Failure as failure:  # a proxy's page, say
-        return [], dict.fromkeys(kinds, failure.message)
-    if done.returncode == 0:
-        return found, {}
-    refused = set(_REFUSED.findall(done.stderr)) & kinds.keys()
-    if refused:
-        return found, dict.fromkeys(refused, "not allowed")
-    why = " ".join(message(done.stderr).split())[:200] or "kubectl failed without a word"
-    there = {item["kind"] for item in found}
-    return found, {name: why for name, kind in kinds.items() if kind not in there}
+
+def queue_of(jobs: Iterable[Job]) -> Queue:
+    """The queue in numbers."""
+    states: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    for job in jobs:
+        states[job.base_state] += job.tasks
+        if job.waits:
+            reasons[job.reason or "None"] += job.tasks
+    return Queue(
+        running=states[RUNNING],
+        pending=states[PENDING],
+        other=states.total() - states[RUNNING] - states[PENDING],
+        reasons=dict(reasons.most_common()),
+    )
 
 
 def _kept(kubectl: Kubectl, namespace: str) -> tuple[str, ...]:
@@ -232,24 +225,17 @@ def _kept(kubectl: Kubectl, namespace: str) -> tuple[str, ...]:
     return tuple(found.lines) if found is not None else ()
 
 
-def _with_jail(config: ClusterConfig) -> list[tuple[str, str]]:
-    """Pods that have the jail, by their names: a login node, and where there is none or it is away, workers."""
-    workers = [(node_name(name, 0), "slurmd") for name, pool in config.worker_nodes.items() if pool.least]
-    return [("login-0", "sshd"), *workers[:2]]
-
-
-def _read_jail(kubectl: Kubectl, namespace: str, places: Sequence[tuple[str, str]]) -> tuple[Jail | None, str]:
-    """What the first of these pods, each with a container, that answers says; else None, and why the last did not."""
-    why = "no pod of the stack has the jail"
-    for pod, container in places:
-        where = ("exec", "-n", namespace, pod, "-c", container, "--", "sh", "-c", _JAIL_SCRIPT)
+def _read_jail(kubectl: Kubectl, config: ClusterConfig) -> tuple[Jail | None, str]:
+    """What a login node says, or a worker where there is none or it is away; else None, and why the last did not."""
+    why, workers = "", [(node_name(name, 0), "slurmd") for name, pool in config.worker_nodes.items() if pool.least]
+    for pod, container in [("login-0", "sshd"), *workers[:2]]:
+        where = ("exec", "-n", config.cluster.namespace, pod, "-c", container, "--", "sh", "-c", _JAIL_SCRIPT)
         done = kubectl.run(*where, check=False, seconds=_JAIL_SECONDS + 2)
-        found = _jail(pod, done.stdout)
-        if found is not None:
+        if (found := _jail(pod, done.stdout)) is not None:
             return found, ""
-        why = f"{pod}: {' '.join(complaint(done).split())}"
         if "forbidden" in done.stderr:
             return None, f"not allowed to run commands in {pod}"
+        why = f"{pod}: {' '.join(complaint(done).split())}"
     return None, why
 
 
@@ -267,37 +253,29 @@ def _jail(pod: str, printed: str) -> Jail | None:
     return Jail(seen_by=pod, mounted=mounted, size=size, free=free, version=version, homes=homes[0] if homes else None)
 
 
-def _owner(item: Mapping[str, Any]) -> str:
-    """Kind of what has made a pod; empty if nobody knows."""
-    return next((str(owner["kind"]) for owner in item["metadata"].get("ownerReferences", [])), "")
+def _is_whole(config: ClusterConfig, pods: Sequence[Pod]) -> bool:
+    """Whether all pods run.
 
-
-def _pool_of(item: Mapping[str, Any]) -> str:
-    return str((item["metadata"].get("labels") or {}).get(POOL_LABEL, ""))
-
-
-def _is_healthy(
-    config: ClusterConfig, items: Sequence[Mapping[str, Any]], workers: Workers, slurm: Said, configuration: str
-) -> bool:
-    """Whether all pods run, and Slurm answers, has its nodes, and runs with the configuration of the stack file.
-
-    A pool's leaving node may wait for jobs for days, and is none of those that are counted. Nodes of elastic pools come
-    and go as they should; those that always have to be there are counted, too. One of a Deployment that leaves may have
-    another one in its place already.
+    A pool's leaving node may wait for jobs for days. Nodes of elastic pools come and go as they should. One of a
+    Deployment that leaves may have another one in its place already.
     """
     elastic = {name for name, pool in config.worker_nodes.items() if pool.is_elastic}
-    whole = all(
-        (pod.ready and (pod.phase != LEAVING or _owner(item) != "StatefulSet" or _pool_of(item)))
-        or _pool_of(item) in elastic
-        for item, pod in zip(items, map(pod_of, items), strict=True)
+    return all(
+        pod.pool in elastic or (pod.ready and (not pod.leaves or pod.owner_kind != "StatefulSet" or pod.pool != ""))
+        for pod in pods
     )
-    usable = sum(not is_down(node.state) or node.state.startswith("drain") for node in slurm.parts.get("nodes", ()))
-    answers = not slurm.slurmctld and slurm.slurmdbd_answers is not False and configuration in _FINE
-    return bool(items) and whole and workers.ready == workers.wanted and answers and usable >= workers.wanted
+
+
+def _works(status: Status) -> bool:
+    """Whether the workers are there that always have to be, and Slurm answers, has them, and its configuration."""
+    usable = sum(not node.is_down or node.state.startswith("drain") for node in status.nodes)
+    answers = not status.slurmctld and status.slurmdbd_answers is not False and status.configuration in _FINE
+    wanted = status.workers.wanted
+    return bool(status.pods) and status.workers.ready == wanted and answers and usable >= wanted
 
 
 def _workers(config: ClusterConfig, pods: Sequence[Pod]) -> Workers:
-    pools, up = config.worker_nodes.items(), {pod.name for pod in pods if pod.ready and pod.phase != LEAVING}
+    pools, up = config.worker_nodes.items(), {pod.name for pod in pods if pod.is_up}
     ready = {name: sum(node_name(name, number) in up for number in range(pool.most)) for name, pool in pools}
     return Workers(
         # More of an elastic pool than have to be there stand in for none of another.
@@ -306,11 +284,10 @@ def _workers(config: ClusterConfig, pods: Sequence[Pod]) -> Workers:
     )
 
 
-def _pools(config: ClusterConfig, items: Sequence[Mapping[str, Any]], nodes: Sequence[SlurmNode]) -> tuple[Pool, ...]:
+def _pools(config: ClusterConfig, pods: Sequence[Pod], nodes: Sequence[ListedNode]) -> tuple[Pool, ...]:
     """In the order of the stack file, then those that are only in the cluster."""
-    running = zip(items, map(pod_of, items), strict=True)
-    ready = Counter(_pool_of(item) for item, pod in running if _pool_of(item) and pod.ready and pod.phase != LEAVING)
-    kinds = Counter((node.name.rpartition("-")[0], _kind(node.state)) for node in nodes)
+    ready = Counter(pod.pool for pod in pods if pod.pool and pod.is_up)
+    kinds = Counter((node.name.rpartition("-")[0], _kind(node)) for node in nodes)
     names = dict.fromkeys([*config.worker_nodes, *sorted(ready), *sorted({name for name, _ in kinds})])
     return tuple(
         Pool(
@@ -323,28 +300,26 @@ def _pools(config: ClusterConfig, items: Sequence[Mapping[str, Any]], nodes: Seq
     )
 
 
-def _kind(state: str) -> str:
+def _kind(node: ListedNode) -> str:
     """The column that a node is counted in."""
-    if state.startswith("drain"):
+    if node.state.startswith("drain"):
         return "drained"
-    if is_down(state):
+    if node.is_down:
         return "down"
-    if state.startswith(("alloc", "mix", "comp")):
+    if node.state.startswith(("alloc", "mix", "comp")):
         return "allocated"
-    return "idle" if state.startswith(("idle", "planned")) else "other"
+    return "idle" if node.state.startswith(("idle", "planned")) else "other"
 
 
-def _rolls(objects: Sequence[Mapping[str, Any]]) -> Iterator[Roll]:
-    """Of these StatefulSets and pods. Not of pools whose template is the one that all their pods have."""
-    pods = {item["metadata"]["name"]: item for item in objects if item["kind"] == "Pod"}
-    for item in objects:
-        revision = (item.get("status") or {}).get("updateRevision")
-        if revision is None or not _pool_of(item):
+def _rolls(cluster: Snapshot) -> Iterator[Roll]:
+    """Not of pools whose template is the one that all their pods have."""
+    for item in cluster.of("StatefulSet"):
+        revision, pool = item.get("status", {}).get("updateRevision"), item["metadata"]["name"]
+        if revision is None or not labels_of(item).get(POOL_LABEL):
             continue
-        pool, size = item["metadata"]["name"], int(item["spec"].get("replicas", 1))
-        there = [pods[name] for number in range(size) if (name := node_name(pool, number)) in pods]
-        old = [pod for pod in there if pod["metadata"].get("labels", {}).get(_REVISION) != revision]
+        size = int(item["spec"].get("replicas", 1))
+        there = [pod for number in range(size) if (pod := cluster.pod(node_name(pool, number)))]
+        old = [pod for pod in there if labels_of(pod.item).get(_REVISION) != revision]
         if old:
-            new = [pod_of(pod) for pod in there if pod not in old]
-            failing = tuple(pod.name for pod in new if not pod.ready and pod.phase != LEAVING)
+            failing = tuple(pod.name for pod in there if pod not in old and not pod.ready and not pod.leaves)
             yield Roll(pool=pool, old=len(old), size=size, failing=failing)

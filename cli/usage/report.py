@@ -1,11 +1,8 @@
-"""From runs of jobs to hours, and what was used of them, by account, user or job: as a table, as JSON and as CSV."""
+"""From runs of jobs to hours, and what was used of them, by account, user or job: as a table and as JSON."""
 
 from __future__ import annotations
 
-import csv
-import io
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -13,8 +10,12 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
+from cli.errors import USAGE, Failure
+from cli.kubectl import client
+from cli.kubectl.client import Kubectl
 from cli.text import open_console, printable
-from images.common.slurm_runs import Run
+from config.cluster import ClusterConfig
+from images.common.slurm_runs import RecordError, Run, parse_runs, runs_between
 
 DIGITS = 6
 """Decimal places of hours for programs: less than a hundredth of a second."""
@@ -22,12 +23,15 @@ DIGITS = 6
 MILLION = 10**6
 GIB = 2**30
 
-_FORMULA = re.compile(r"(^|;)(?=[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20])")
-"""Where a spreadsheet would begin a formula, also in full width, and where it divides at semicolons. From OWASP, "CSV
-Injection"."""
-
-HOURS = ("JOBS", "CPU HOURS", "CPU %", "GPU HOURS", "GPU %")
-EFFICIENCY = ("JOBS", "CPU H", "USED", "CPU %", "WASTED", "GIB H", "MEM %", "GPU H")
+HOURS = {
+    "JOBS": "jobs", "CPU HOURS": "cpu_hours", "CPU %": "cpu_percent", "GPU HOURS": "gpu_hours", "GPU %": "gpu_percent",
+}  # fmt: skip
+EFFICIENCY = {
+    "JOBS": "jobs", "CPU H": "cpu_hours_asked", "USED": "cpu_hours_used", "CPU %": "cpu_percent",
+    "WASTED": "cpu_hours_wasted", "GIB H": "memory_gib_hours_asked", "MEM %": "memory_percent",
+    "GPU H": "gpu_hours_asked",
+}  # fmt: skip
+"""Heading of a column -> which figure."""
 
 
 @dataclass(kw_only=True)
@@ -113,65 +117,44 @@ def _share(run: Run, start: datetime, end: datetime, now: datetime) -> float:
 Numbers = Callable[[Report, Row], dict[str, Any]]
 """The figures of a row for scripts. CHANGELOG.md names keys that go (docs/usage.md)."""
 
-Cells = Callable[[Report, Row], list[str]]
-"""The same for people."""
 
-
-def hours_data(report: Report, row: Row) -> dict[str, Any]:
-    """Each row says for itself of which time it is, as those of several reports are put together."""
+def hours(report: Report, row: Row) -> dict[str, Any]:
+    """Hours, and their part of all. Each row says for itself of which time it is, as reports are put together."""
+    total = report.total
     return {
         "start": _iso(report.start),
         "end": _iso(report.end),
         "jobs": row.jobs,
         "cpu_hours": round(row.cpu_asked, DIGITS),
+        "cpu_percent": _percent(row.cpu_asked, total.cpu_asked),
         "gpu_hours": round(row.gpu_asked, DIGITS),
+        "gpu_percent": _percent(row.gpu_asked, total.gpu_asked),
     }
 
 
-def hours_cells(report: Report, row: Row) -> list[str]:
-    """Hours, and their part of all."""
-    cpus, gpus = (
-        _percent(row.cpu_asked, report.total.cpu_asked),
-        _percent(row.gpu_asked, report.total.gpu_asked),
-    )
-    return [f"{row.jobs:,}", _hours(row.cpu_asked), cpus, _hours(row.gpu_asked), gpus]
-
-
-def efficiency_data(_report: Report, row: Row) -> dict[str, Any]:
+def efficiency(_report: Report, row: Row) -> dict[str, Any]:
     """What was not measured is null. CPUs may be above 100 % where jobs are not kept to theirs."""
     cpu, memory = row.cpu_measured > 0, row.memory_measured > 0
-    numbers = {
+    hours = {
         "cpu_hours_asked": row.cpu_asked,
         "cpu_hours_measured": row.cpu_measured,
         "cpu_hours_used": row.cpu_used if cpu else None,
         "cpu_hours_wasted": row.cpu_wasted if cpu else None,
-        "cpu_percent": 100 * row.cpu_used / row.cpu_measured if cpu else None,
         "memory_gib_hours_asked": row.memory_asked,
         "memory_gib_hours_measured": row.memory_measured,
         "memory_gib_hours_used": row.memory_used if memory else None,
-        "memory_percent": 100 * row.memory_used / row.memory_measured if memory else None,
         "gpu_hours_asked": row.gpu_asked,
     }
-    rounded = {
-        name: None if number is None else round(number, 2 if name.endswith("percent") else DIGITS)
-        for name, number in numbers.items()
+    return {
+        "jobs": row.jobs,
+        **{name: None if number is None else round(number, DIGITS) for name, number in hours.items()},
+        "cpu_percent": _percent(row.cpu_used, row.cpu_measured),
+        "memory_percent": _percent(row.memory_used, row.memory_measured),
     }
-    return {"jobs": row.jobs, **rounded}
 
 
-def efficiency_cells(_report: Report, row: Row) -> list[str]:
-    """What was not measured is a dash."""
-    measured = row.cpu_measured > 0
-    return [
-        f"{row.jobs:,}",
-        _hours(row.cpu_asked),
-        _hours(row.cpu_used) if measured else "-",
-        _percent(row.cpu_used, row.cpu_measured),
-        _hours(row.cpu_wasted) if measured else "-",
-        _hours(row.memory_asked),
-        _percent(row.memory_used, row.memory_measured),
-        _hours(row.gpu_asked),
-    ]
+def _percent(part: float, whole: float) -> float | None:
+    return round(100 * part / whole, 2) if whole else None
 
 
 def as_data(report: Report, numbers: Numbers, *, namespace: str) -> dict[str, Any]:
@@ -181,25 +164,13 @@ def as_data(report: Report, numbers: Numbers, *, namespace: str) -> dict[str, An
         "start": _iso(report.start),
         "end": _iso(report.end),
         "by": list(report.by),
-        "rows": [{**_named(report, row), **numbers(report, row)} for row in report.rows],
+        "rows": [{**dict(zip(report.by, row.group, strict=True)), **numbers(report, row)} for row in report.rows],
         "total": numbers(report, report.total),
     }
 
 
-def as_csv(report: Report, numbers: Numbers) -> str:
-    """The rows of the report, with a heading, and none for the total."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, [*report.by, *numbers(report, report.total)], lineterminator="\n")
-    writer.writeheader()
-    for row in report.rows:
-        # Without enforcement users name accounts as they like, also as what a spreadsheet would compute.
-        names = {name: printable(_FORMULA.sub(r"\1'", said)) for name, said in _named(report, row).items()}
-        writer.writerow({**names, **numbers(report, row)})
-    return text.getvalue()
-
-
-def print_table(report: Report, headings: Sequence[str], cells: Cells) -> None:
-    """A table of groups with their figures, and the sum of all."""
+def print_table(report: Report, columns: Mapping[str, str], numbers: Numbers) -> None:
+    """A table of groups with their figures, and the sum of all. What was not measured is a dash."""
     console = open_console()
     when = f"{report.start:%Y-%m-%d %H:%M} to {report.end:%Y-%m-%d %H:%M} UTC"
     if not report.rows:
@@ -208,29 +179,85 @@ def print_table(report: Report, headings: Sequence[str], cells: Cells) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), caption=when, caption_justify="left")
     for name in report.by:
         table.add_column(name.upper(), overflow="fold", min_width=len(name))
-    for name in headings:
+    for name in columns:
         table.add_column(name, justify="right", no_wrap=True)
+
+    def cells(row: Row) -> list[str]:
+        found = numbers(report, row)
+        return [_cell(key, found[key]) for key in columns.values()]
+
     for row in report.rows:
-        table.add_row(*(escape(printable(name)) for name in row.group), *cells(report, row))
+        table.add_row(*(escape(printable(name)) for name in row.group), *cells(row))
     table.add_section()
-    table.add_row("all", *[""] * (len(report.by) - 1), *cells(report, report.total), style="bold")
+    table.add_row("all", *[""] * (len(report.by) - 1), *cells(report.total), style="bold")
     console.print(table)
-
-
-def _named(report: Report, row: Row) -> dict[str, str]:
-    return dict(zip(report.by, row.group, strict=True))
 
 
 def _iso(time: datetime) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _hours(number: float) -> str:
-    """Three digits at least, and no more than matter, so that many columns fit: `12.50`, `384,000`, `1.2M`."""
+def _cell(key: str, number: float | None) -> str:
+    """Three digits of hours at least, and no more than matter, so that many fit: `12.50`, `384,000`, `1.2M`."""
+    if number is None:
+        return "-"
+    if key == "jobs":
+        return f"{number:,}"
+    if key.endswith("percent"):
+        return f"{number:.1f}"
     digits = 2 if number < 100 else 1 if number < 1000 else 0
     return f"{number:,.{digits}f}" if number < MILLION else f"{number / MILLION:,.1f}M"
 
 
-def _percent(part: float, whole: float) -> str:
-    """`12.5`, and `-` of nothing."""
-    return f"{100 * part / whole:.1f}" if whole else "-"
+# ---------------------------------------------------------------- the question to slurmdbd
+
+_DISABLED = "accounting storage is disabled"
+_AWAY = (
+    "`slurmstack status` shows whether controller-0, slurmdbd-0 and the database run. Jobs go on without them, and "
+    "what they used is recorded when they are back"
+)
+
+_LONGEST = 600
+"""Seconds: the records of years may rightly take minutes."""
+
+
+def dimensions_of(by: str, known: Sequence[str]) -> tuple[str, ...]:
+    """`account,user` as a tuple. Raises Failure for anything else than names that are known."""
+    names = tuple(name.strip() for name in by.split(","))
+    for name in names:
+        if name not in known:
+            message = f"--by {by!r}: {name!r} is none of {', '.join(known)}"
+            raise Failure(message, hint="several: account,user", code=USAGE)
+    return names
+
+
+def refuse_without_accounting(config: ClusterConfig) -> None:
+    """Raises Failure where nothing is recorded."""
+    if not config.accounting.enabled:
+        raise Failure(
+            "this cluster records nothing: accounting.enabled is false in the stack file",
+            hint="set it to true and apply; jobs are recorded from then on",
+            code=USAGE,
+        )
+
+
+def read_runs(kubectl: Kubectl, namespace: str, start: datetime, end: datetime, *, whole: bool = False) -> list[Run]:
+    """Runs of jobs between two times, as `runs_between` has them. Raises Failure."""
+    return ask_sacct(kubectl, namespace, runs_between(start, end, whole=whole))
+
+
+def ask_sacct(kubectl: Kubectl, namespace: str, command: Sequence[str]) -> list[Run]:
+    """The runs that a call of sacct in the controller's pod prints. Raises Failure with sacct's own message."""
+    done = client.slurmdbd_answers(kubectl, namespace)  # what does not even answer this is not waited for
+    if done.returncode == 0:
+        done = client.in_controller(kubectl, namespace, *command, seconds=_LONGEST)
+    if done.returncode == client.NO_SLURMDBD:
+        raise Failure(f"the records cannot be read: {client.SILENT_SLURMDBD}", hint=_AWAY)
+    if done.returncode != 0:
+        why = client.complaint(done)
+        hint = _AWAY if _DISABLED not in why else "the cluster was applied without it; `slurmstack up` turns it on"
+        raise Failure(f"sacct could not read the records: {why}", hint=client.hint_after(why, hint))
+    try:
+        return parse_runs(done.stdout.removesuffix("\n").split("\n"))
+    except RecordError as error:
+        raise Failure(str(error)) from error

@@ -29,9 +29,9 @@ from images.common.command import run
 from images.common.files import Owner, own_tree, write_atomically
 from images.common.log import Log
 from images.common.mariadb import PASSWORD
-from images.common.sidecars import MUNGE_KEY
 from images.common.process import CannotGoOnError, program, required_env
 from images.common.readiness import can_connect
+from images.common.sidecars import MUNGE_KEY
 
 CONF: Final = STAGE / "conf"
 """Files of Slurm, and logs of all that is started."""

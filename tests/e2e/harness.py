@@ -25,8 +25,7 @@ from cli.change.plan import KINDS
 from cli.change.rollout import unready
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl, cluster_labels, connect
-from cli.logs.gather import Asked, gather
-from cli.logs.lines import in_order
+from cli.logs.lines import gather, in_order
 from config import load_config
 from slurm.local_cluster import local_directory
 from slurm.names import GENERATED, POOL_LABEL, SSH_PORT
@@ -352,7 +351,7 @@ class SlurmOnKubernetes:
         }.items():
             (directory / name).write_text(self.look(*arguments), encoding="utf-8")
         try:
-            found = gather(self.kubectl, self.namespace, Asked(), datetime.now(UTC))
+            found = gather(self.kubectl, self.namespace, datetime.now(UTC))
             logs = [*(f"not read: {why}" for why in found.missing), *map(str, in_order(found.lines))]
         except Failure as failure:
             logs = [str(failure)]

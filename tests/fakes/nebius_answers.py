@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import nebius.api.nebius.capacity.v1 as capacity
-import nebius.api.nebius.compute.v1 as compute
 import nebius.api.nebius.iam.v2 as iam2
 import nebius.api.nebius.mk8s.v1 as mk8s
 import nebius.api.nebius.quotas.v1 as quotas
@@ -102,17 +101,6 @@ def advices(*items: Advice) -> Reply:
     return lambda request: listed(request) if request.parent_id == TENANT else FORBIDDEN
 
 
-def gpu_cluster(name: str, fabric: str = "fabric-6") -> compute.GpuCluster:
-    """A GPU cluster of the project."""
-    metadata = ResourceMetadata(id="computegpucluster-e00a", name=name)
-    return compute.GpuCluster(metadata=metadata, spec=compute.GpuClusterSpec(infiniband_fabric=fabric))
-
-
-def gpu_clusters(*items: compute.GpuCluster) -> Reply:
-    """GPU clusters of the project."""
-    return pages(compute.ListGpuClustersResponse, list(items), 50)
-
-
 def group(name: str, preset: str, kind: str, machines: int) -> mk8s.NodeGroup:
     """A node group that has so many machines."""
     return mk8s.NodeGroup(
@@ -137,5 +125,4 @@ def good() -> dict[str, Reply]:
         "ResourceAdviceService/List": advices(
             advice(), advice(fabric="fabric-2", machines=0), advice(region="eu-west1")
         ),
-        "GpuClusterService/List": gpu_clusters(),
     }

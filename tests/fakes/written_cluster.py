@@ -1,4 +1,4 @@
-"""A cluster for the tests of `logs` and `support-bundle`: kubectl with pods that have written, events and objects."""
+"""A cluster for the tests of `logs` and `support-bundle`: kubectl with pods that have written, and objects."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ FORBIDDEN = 'Error from server (Forbidden): {what} is forbidden: User "carol" ca
 Answer = subprocess.CompletedProcess[str]
 
 
-def pod(
-    name: str, component: str, *containers: str, pool: str = "", owner: str = "", restarts: int = 0, machine: str = "m1"
-) -> dict[str, Any]:
+def pod(name: str, component: str, *containers: str, pool: str = "", restarts: int = 0) -> dict[str, Any]:
     """A pod with munged before its containers, as Kubernetes has it."""
     states = [{"name": each, "ready": True, "restartCount": restarts} for each in containers]
     return {
@@ -26,10 +24,10 @@ def pod(
         "metadata": {
             "name": name,
             "labels": {"app.kubernetes.io/component": component, **({"slurmstack/pool": pool} if pool else {})},
-            "ownerReferences": [{"kind": "StatefulSet", "name": owner or name.rpartition("-")[0]}],
+            "ownerReferences": [{"kind": "StatefulSet", "name": name.rpartition("-")[0]}],
         },
         "spec": {
-            "nodeName": machine,
+            "nodeName": "m1",
             "initContainers": [{"name": "munged"}],
             "containers": [{"name": each} for each in containers],
         },
@@ -45,22 +43,6 @@ def worker(name: str) -> dict[str, Any]:
     return pod(name, "worker", "slurmd", pool=name.rpartition("-")[0])
 
 
-def event(about: str, message: str, at: str, *, container: str = "", count: int = 1, kind: str = "Warning") -> Any:
-    """An event about `KIND/NAME`."""
-    of, _, name = about.partition("/")
-    path = {"fieldPath": f"spec.containers{{{container}}}"} if container else {}
-    return {
-        "involvedObject": {"kind": of, "name": name, **path},
-        "metadata": {"creationTimestamp": at},
-        "type": kind,
-        "reason": "Unhealthy",
-        "message": message,
-        "lastTimestamp": at,
-        "firstTimestamp": at,
-        "count": count,
-    }
-
-
 CONTROLLER = pod("controller-0", "controller", "slurmctld", "config-agent")
 
 
@@ -71,8 +53,6 @@ class FakeCluster(PlayedKubectl):
     pods: Sequence[dict[str, Any]] = (CONTROLLER,)
     logs: Mapping[str, str] = field(default_factory=dict)
     """By `POD/CONTAINER`, and `POD/CONTAINER previous`."""
-    events: Sequence[Any] = ()
-    machine_events: Sequence[Any] = ()
     objects: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     """Further ones, by what `kubectl get` calls their kind."""
     slurm: Mapping[str, str] = field(default_factory=dict)
@@ -99,22 +79,20 @@ class FakeCluster(PlayedKubectl):
             case ("exec", "-n", "slurm", "controller-0", "-c", "slurmctld", "--", *command):
                 word = next((word for word in ("sacct", *self.slurm) if word in command), "")
                 return (self.slurm[word], "") if word in self.slurm else ("", f"{command[0]}: cannot be asked")
-            case ("get", "--ignore-not-found", kinds, *more) | ("get", kinds, *more):
-                return self._objects(kinds, more)
+            case ("get", "--ignore-not-found", kinds, *_) | ("get", kinds, *_):
+                return self._objects(kinds)
             case ("exec", *_):
                 return "", "there is no such pod"
             case ("version", "-o", "json"):
                 return '{"serverVersion": {"gitVersion": "v1.34.0"}}', ""
         raise AssertionError(f"unexpected kubectl {arguments}")
 
-    def _objects(self, kind: str, more: Sequence[str]) -> tuple[str, str]:
+    def _objects(self, kind: str) -> tuple[str, str]:
         if kind in self.refused:
             return "", FORBIDDEN.format(what=kind)
-        of_machines = "default" in more
         found = {
             "pod": self.pods,
             "pods": self.pods,
-            "events": self.machine_events if of_machines else self.events,
             "namespace": [{"kind": "Namespace", "metadata": {"name": "slurm"}}],
         }
         return json.dumps(listed(*self.objects.get(kind, found.get(kind, ())))), ""

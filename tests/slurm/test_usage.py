@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from cli.usage.query import ask_sacct, read_runs
-from cli.usage.report import Report, summarize
+from cli.usage.report import Report, ask_sacct, read_runs, summarize
 from images.common.slurm_runs import FIELDS, Run, sacct
 from tests.slurm.accounting import AccountingSandbox, kill, sacctmgr, wait_for_accounting
 from tests.slurm.cluster import ClusterFactory

@@ -1,1 +1,1 @@
-"""What is wrong with a cluster that runs: `collect` reads it into `facts`, `rules` say what follows from them."""
+"""What is wrong with a cluster that runs: `rules` say what follows from a Snapshot (cli/status/snapshot.py)."""

@@ -1,1 +1,34 @@
-"""Rules: each looks at the facts and gives findings. They ask nobody, so a test needs no cluster."""
+"""A Snapshot in, findings out: of the whole cluster, of one job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import ModuleType
+
+from cli.doctor.cluster.findings import Finding, ranked
+from cli.doctor.cluster.rules import configuration, jobs, nodes, pods
+from cli.status.snapshot import KnownJob, Snapshot
+
+_THEMES = (pods, nodes, configuration, jobs)
+"""What is nearer to the machines comes first: of two that are equally bad it is more often the cause."""
+
+
+def _found(cluster: Snapshot, themes: Iterable[ModuleType]) -> list[Finding]:
+    return [item for theme in themes for item in theme.find(cluster)]
+
+
+def diagnose(cluster: Snapshot) -> tuple[Finding, ...]:
+    """All that is wrong with the cluster, the most likely cause of the worst first."""
+    return ranked(_found(cluster, _THEMES))
+
+
+def diagnose_job(cluster: Snapshot, known: KnownJob) -> tuple[Finding, ...]:
+    """What there is to say of a job, and what is ill that keeps it. Empty if nobody knows the job."""
+    said = list(jobs.explain(cluster, known))
+    if not said:
+        return ()
+    causes = {name for item in said for name in item.after}
+    found = ranked([*_found(cluster, _THEMES[:-1]), *said])
+    about = {item.about for item in said}
+    texts = {item.cause for item in said}
+    return tuple(item for item in found if item.about in about | causes or texts & set(item.consequences))

@@ -4,152 +4,111 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cli.change.lock import LEASE
-from cli.doctor.cluster.facts import Facts, Owner
-from cli.doctor.cluster.findings import Finding
-from cli.kubectl.client import SILENT_SLURMDBD
+from cli.change.lock import LEASE, has_died
+from cli.doctor.cluster.findings import Finding, Severity
+from cli.doctor.cluster.rules.pods import state_of, why_unplaced
+from cli.kubectl.client import SILENT_SLURMDBD, component_of, is_true
+from cli.status.snapshot import Snapshot, at, condition
 from config.rules.nodes import HIDDEN
 from slurm.names import ACCOUNTING, ACCOUNTING_HOST, BACKUP, DATABASE
 
 
-def find(facts: Facts) -> Iterator[Finding]:
-    """All about configuration, drift and accounting."""
-    yield from _configuration(facts)
-    yield from _jobs(facts)
-    yield from _apply(facts)
-    yield from _drift(facts)
-    for name, state in facts.partitions.items():
+def find(cluster: Snapshot) -> Iterator[Finding]:
+    """All about configuration and accounting."""
+    yield from _configuration(cluster)
+    yield from _jobs(cluster)
+    yield from _apply(cluster)
+    yield from _partitions(cluster)
+    if cluster.slurmdbd_answers is False:
+        cause = f"{SILENT_SLURMDBD}: sacct, sacctmgr and limits by account do not work; jobs go on"
+        mend = cluster.kubectl(f"logs {ACCOUNTING_HOST} -c {ACCOUNTING} --tail 20")
+        after = (f"pod {ACCOUNTING_HOST}", f"pod {DATABASE}-0", "slurmctld")
+        yield Finding("accounting", "error", cause, mend, after=after, weight=5)
+
+
+def _partitions(cluster: Snapshot) -> Iterator[Finding]:
+    for name, state in cluster.partitions.items():
         if name.startswith(HIDDEN) and state == "INACTIVE":
             continue  # it only carries the times of an elastic pool, and never takes a job
-        leaving = state == "DRAIN"
-        yield Finding(
-            about=f"partition {name}",
-            severity="note" if leaving else "warning",
-            cause=f"partition {name} "
-            + ("takes no new jobs: it has left the stack file, or somebody closed it" if leaving else f"is {state}"),
-            evidence=(f"{sum(name in job.partitions for job in facts.jobs)} jobs are in it",),
-            mend=facts.slurm(f"scontrol update partitionname={name} state=up"),
-        )
-    yield from _accounting(facts)
+        severity: Severity = "warning"
+        cause = f"partition {name} is {state}"
+        if state == "DRAIN":
+            cause = f"partition {name} takes no new jobs: it has left the stack file, or somebody closed it"
+            severity = "note"
+        seen = f"{sum(name in job.partitions for job in cluster.jobs)} jobs are in it"
+        mend = cluster.slurm(f"scontrol update partitionname={name} state=up")
+        yield Finding(f"partition {name}", severity, cause, mend, (seen,))
 
 
-def _configuration(facts: Facts) -> Iterator[Finding]:
-    state = facts.configuration
+def _configuration(cluster: Snapshot) -> Iterator[Finding]:
+    state, wanted = cluster.configuration or {}, cluster.wanted_configuration
     active, rejected = state.get("active"), state.get("rejected")
-    if not state or (active == facts.wanted_configuration and not rejected):
+    if not state or (active == wanted and not rejected):
         return
-    if rejected and active != facts.wanted_configuration:
-        yield Finding(
-            about="configuration",
-            severity="error",
-            cause="Slurm refuses its new configuration"
-            + ("; the old one goes on" if active else ", and has none that it runs with"),
-            evidence=(rejected.get("message", ""),),
-            mend="correct slurmstack:slurm.settings, or what the message names, then `slurmstack up`",
-            weight=15,
-        )
+    if rejected and active != wanted:
+        goes_on = "; the old one goes on" if active else ", and has none that it runs with"
+        cause = f"Slurm refuses its new configuration{goes_on}"
+        mend = "correct slurmstack:slurm.settings, or what the message names, then `slurmstack up`"
+        yield Finding("configuration", "error", cause, mend, (rejected.get("message", ""),), weight=15)
     elif state.get("pending"):
+        cause = "a new Slurm configuration is on its way: slurmctld has not taken it yet"
+        mend = "wait a minute; " + cluster.kubectl("logs service/controller-0 -c config-agent --tail 20")
+        yield Finding("configuration", "note", cause, mend)
+    elif active != wanted:
+        cause = "Slurm runs with another configuration than the stack file makes"
+        seen = f"active: {active}; of the stack file: {wanted}"
         yield Finding(
-            about="configuration",
-            severity="note",
-            cause="a new Slurm configuration is on its way: slurmctld has not taken it yet",
-            mend="wait a minute; " + facts.kubectl("logs service/controller-0 -c config-agent --tail 20"),
-        )
-    elif active != facts.wanted_configuration:
-        yield Finding(
-            about="configuration",
-            severity="warning",
-            cause="Slurm runs with another configuration than the stack file makes",
-            evidence=(f"active: {active}; of the stack file: {facts.wanted_configuration}",),
-            mend="slurmstack preview, then `slurmstack up`",
-            after=("apply",),
+            "configuration", "warning", cause, "slurmstack preview, then `slurmstack up`", (seen,), ("apply",)
         )
 
 
-def _jobs(facts: Facts) -> Iterator[Finding]:
+def _jobs(cluster: Snapshot) -> Iterator[Finding]:
     """Kubernetes Jobs of an `up` that have failed, and the one that fills the jail until it is done."""
-    for owner in facts.owners:
-        if owner.kind == "Job" and owner.component == "jail" and not owner.is_done:
-            yield _populating(facts, owner)
-        elif owner.kind == "Job" and owner.failed:
-            cause, then = f"a step of the last `up` has failed: {owner.name}", "then `slurmstack up`"
-            if owner.component == BACKUP:
-                cause, then = f"a backup, or a look at backups, has failed: {owner.name}", "docs/restore.md"
-            yield Finding(
-                about=f"job {owner.name}",
-                severity="error",
-                cause=cause,
-                evidence=(owner.failed,),
-                mend=f"{facts.kubectl(f'logs job/{owner.name} --all-containers --tail 5')}; {then}",
-                after=() if owner.component == BACKUP else ("jail", "configuration", "accounting"),
-                weight=2,
-            )
+    for job in cluster.of("Job"):
+        name, component, failed = job["metadata"]["name"], component_of(job), condition(job, "Failed")
+        why = failed.get("message") or failed.get("reason") or "failed" if failed.get("status") == "True" else ""
+        logs = cluster.kubectl(f"logs job/{name} --all-containers --tail 5")
+        if component == "jail" and not is_true(job, "Complete"):
+            yield _populating(cluster, name, why)
+        elif why and component == BACKUP:
+            cause = f"a backup, or a look at backups, has failed: {name}"
+            yield Finding(f"job {name}", "error", cause, f"{logs}; docs/restore.md", (why,), weight=2)
+        elif why:
+            cause, after = f"a step of the last `up` has failed: {name}", ("jail", "configuration", "accounting")
+            yield Finding(f"job {name}", "error", cause, f"{logs}; then `slurmstack up`", (why,), after, 2)
 
 
-def _populating(facts: Facts, owner: Owner) -> Finding:
+def _populating(cluster: Snapshot, job: str, failed: str) -> Finding:
     """Login and worker nodes wait until the jail is whole. Pods of earlier tries stay: the last one tells."""
-    pods = sorted((pod for pod in facts.pods if pod.owner == owner.name), key=lambda pod: pod.created_at)[-1:]
-    items = [item for pod in pods for item in pod.containers]
-    ill = [owner.failed, *(pod.unschedulable for pod in pods)]
-    ill += [f"{item.waiting} {item.message}" for item in items if item.waiting not in {"", "ContainerCreating"}]
-    ill = [*filter(None, ill), *(f"it ended with exit status {item.code}" for item in items if item.code)]
-    logs = facts.kubectl(f"logs job/{owner.name} --tail 5")
-    correct = "; correct what it says (a volume that is too small: jail.size), then `slurmstack up`"
-    return Finding(
-        about="jail",
-        severity="error" if ill else "note",
-        cause="the jail could not be populated"
-        if ill
-        else "the jail is being populated; login and worker nodes wait until it is whole",
-        evidence=tuple(ill[:2]),
-        mend=logs + (correct if ill else ""),
-        after=("claim jail",),
-        weight=15,
-    )
+    made = {at(pod.item["metadata"].get("creationTimestamp")): pod for pod in cluster.pods if pod.owner == job}
+    ill = [failed]
+    for pod in [made[max(made)]] if made else []:
+        states = [state_of(item) for item in pod.containers]
+        ill += [why_unplaced(pod)]
+        ill += [f"{waits['reason']} {waits.get('message', '')}" for waits, _ in states if waits.get("reason")]
+        ill += [f"it ended with exit status {ended['exitCode']}" for _, ended in states if ended.get("exitCode")]
+    ill = [text for text in ill if text and not text.startswith("ContainerCreating")]
+    logs, after = cluster.kubectl(f"logs job/{job} --tail 5"), ("claim jail",)
+    if not ill:
+        cause = "the jail is being populated; login and worker nodes wait until it is whole"
+        return Finding("jail", "note", cause, logs, after=after, weight=15)
+    mend = f"{logs}; correct what it says (a volume that is too small: jail.size), then `slurmstack up`"
+    return Finding("jail", "error", "the jail could not be populated", mend, tuple(ill[:2]), after, 15)
 
 
-def _apply(facts: Facts) -> Iterator[Finding]:
-    if facts.lease is None:
-        return
-    died, age = facts.lease.died, facts.lease.age
-    since = f"{age / 60:.0f} min" if age >= 60 else f"{age:.0f} s"
-    free = facts.kubectl(f"delete lease {LEASE}")
-    yield Finding(
-        about="apply",
-        severity="error" if died else "note",
-        cause=f"a command that began {since} ago was cut short: the cluster may be half changed"
-        if died
-        else f"another command has been changing the cluster for {since}",
-        evidence=(facts.lease.holder,),
-        mend="run the same command again: it finishes what is left"
-        if died
-        else f"wait for it; if it has ended without a word: {free}",
-        weight=12,
-    )
-
-
-def _drift(facts: Facts) -> Iterator[Finding]:
-    told = {owner.name: owner.wanted for owner in facts.owners if owner.kind == "StatefulSet"}
-    for name, pool in facts.pools.items() if facts.knows("workloads") else ():
-        if not pool.elastic and told.get(name, 0) != pool.size:
-            has = f"{told[name]} nodes" if name in told else "nothing of it"
-            yield Finding(
-                about=f"pool {name}",
-                severity="warning",
-                cause=f"pool {name} is not as in the stack file: it wants {pool.size} nodes, the cluster has {has}",
-                mend="slurmstack preview, then `slurmstack up`",
-                after=("apply",),
-                weight=abs(told.get(name, 0) - pool.size),
-            )
-
-
-def _accounting(facts: Facts) -> Iterator[Finding]:
-    if facts.slurmdbd_answers is False:
-        yield Finding(
-            about="accounting",
-            severity="error",
-            cause=f"{SILENT_SLURMDBD}: sacct, sacctmgr and limits by account do not work; jobs go on",
-            mend=facts.kubectl(f"logs {ACCOUNTING_HOST} -c {ACCOUNTING} --tail 20"),
-            after=(f"pod {ACCOUNTING_HOST}", f"owner {ACCOUNTING}", f"pod {DATABASE}-0", "slurmctld"),
-            weight=5,
-        )
+def _apply(cluster: Snapshot) -> Iterator[Finding]:
+    """The lock of an `up` or `destroy` of the kubectl way."""
+    for lease in cluster.of("Lease"):
+        if lease["metadata"]["name"] != LEASE:
+            continue
+        age = cluster.now - at(lease["metadata"].get("creationTimestamp"))
+        since = f"{age / 60:.0f} min" if age >= 60 else f"{age:.0f} s"
+        seen = (lease.get("spec", {}).get("holderIdentity") or "somebody",)
+        if has_died(lease):
+            cause = f"a command that began {since} ago was cut short: the cluster may be half changed"
+            mend = "run the same command again: it finishes what is left"
+            yield Finding("apply", "error", cause, mend, seen, weight=12)
+        else:
+            cause = f"another command has been changing the cluster for {since}"
+            mend = f"wait for it; if it has ended without a word: {cluster.kubectl(f'delete lease {LEASE}')}"
+            yield Finding("apply", "note", cause, mend, seen, weight=12)

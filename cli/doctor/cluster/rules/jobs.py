@@ -5,25 +5,28 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from shlex import quote
+from typing import Literal
 
-from cli.doctor.cluster.facts import Facts, SlurmNode
 from cli.doctor.cluster.findings import Finding, Severity
-from cli.doctor.cluster.reasons import Meaning, meaning
-from cli.text import plain
-from cli.times import YEAR_10000
-from images.common.slurm_jobs import Job
-from images.common.slurm_records import number_of, states_of, text_of
+from cli.status.questions import SlurmNode
+from cli.status.snapshot import KnownJob, Snapshot
+from cli.text import YEAR_10000, plain
+from images.common.slurm_jobs import ENDED, Job
+from images.common.slurm_records import moment
 
 _SLURM = re.compile(r"(?:^|(?<=: )|(?<=; ))(?=(?:scontrol|squeue|scancel|sacctmgr|sprio) )")
 _LISTED = 8
+_NOT_ENDED = frozenset({"PENDING", "RUNNING", "SUSPENDED"})
 
 
-def find(facts: Facts) -> Iterator[Finding]:
+def find(cluster: Snapshot) -> Iterator[Finding]:
     """What is wrong with jobs as a whole. Those that wait for their turn or for limits are as they should be."""
     groups: dict[str, list[Job]] = defaultdict(list)
-    for job in facts.jobs:
+    for job in cluster.jobs:
         if job.waits and job.reason != "JobHeldUser":
             groups[job.reason].append(job)
     for reason, jobs in groups.items():
@@ -32,19 +35,14 @@ def find(facts: Facts) -> Iterator[Finding]:
             continue
         number = f"{len(jobs)} jobs" if len(jobs) > 1 else f"job {first.id} of {first.user}"
         never = "never start as they are" if len(jobs) > 1 else "never starts as it is"
-        yield Finding(
-            about=f"job {first.id}",
-            severity="warning",
-            cause=f"{number} {'held' if said.kind == 'held' else never}: {said.words}",
-            evidence=(reason, *(f"{job.id} of {job.user}" for job in jobs[:_LISTED])),
-            mend=_mend(facts, first, said),
-            after=tuple(f"partition {name}" for name in first.partitions if said.kind == "never"),
-            weight=len(jobs),
-        )
-    yield from _no_nodes(facts)
+        cause = f"{number} {'held' if said.kind == 'held' else never}: {said.words}"
+        seen = (reason, *(f"{job.id} of {job.user}" for job in jobs[:_LISTED]))
+        after = tuple(f"partition {name}" for name in first.partitions if said.kind == "never")
+        yield Finding(f"job {first.id}", "warning", cause, _mend(cluster, first, said), seen, after, len(jobs))
+    yield from _no_nodes(cluster)
 
 
-def _mend(facts: Facts, job: Job, said: Meaning) -> str:
+def _mend(cluster: Snapshot, job: Job, said: Meaning) -> str:
     """The command with this job's names, where Slurm's commands can be run.
 
     It is there to be copied into a shell, and users write names: an account may be any text.
@@ -53,29 +51,24 @@ def _mend(facts: Facts, job: Job, said: Meaning) -> str:
     names = {"id": id_, "user": job.user, "partition": job.partitions[0]}
     names |= {"account": job.account or "ACCOUNT", "qos": job.qos or "QOS"}
     words = said.mend.format(**{key: quote(plain(name)) for key, name in names.items()})
-    return _SLURM.sub(facts.slurm(""), words)
+    return _SLURM.sub(cluster.slurm(""), words)
 
 
-def _no_nodes(facts: Facts) -> Iterator[Finding]:
+def _no_nodes(cluster: Snapshot) -> Iterator[Finding]:
     """Partitions in which jobs wait, and no node takes one."""
     waiting: dict[str, list[str]] = defaultdict(list)
-    for job in facts.jobs:
+    for job in cluster.jobs:
         if job.waits and meaning(job.reason, job.detail).kind == "turn":
             for name in job.partitions:
                 waiting[name].append(job.id)
     for name, ids in waiting.items():
-        nodes = [node for node in facts.nodes if name in node.partitions]
+        nodes = [node for node in cluster.nodes if name in node.partitions]
         open_ = [node for node in nodes if not node.gets_no_jobs and "NOT_RESPONDING" not in node.states]
-        if facts.knows("slurm", "nodes") and not facts.slurmctld and not open_:
-            yield Finding(
-                about=f"queue {name}",
-                severity="error",
-                cause=f"{len(ids)} jobs wait in partition {name}, and none of its {len(nodes)} nodes takes jobs",
-                evidence=(f"jobs {', '.join(ids[:_LISTED])}",),
-                mend=facts.slurm(f"sinfo --partition={name} --list-reasons"),
-                after=_closers(nodes),
-                weight=len(ids),
-            )
+        if cluster.knows("slurm", "nodes") and not cluster.slurmctld and not open_:
+            cause = f"{len(ids)} jobs wait in partition {name}, and none of its {len(nodes)} nodes takes jobs"
+            mend = cluster.slurm(f"sinfo --partition={name} --list-reasons")
+            seen = (f"jobs {', '.join(ids[:_LISTED])}",)
+            yield Finding(f"queue {name}", "error", cause, mend, seen, _closers(nodes), len(ids))
 
 
 def _closers(nodes: Iterable[SlurmNode]) -> tuple[str, ...]:
@@ -83,33 +76,48 @@ def _closers(nodes: Iterable[SlurmNode]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for n in nodes for name in (f"node {n.name}", f"pool {n.name.rpartition('-')[0]}")))
 
 
-def explain(facts: Facts, wanted: str) -> Iterator[Finding]:
-    """Why the job of this number waits, runs, or has ended. Nothing if nobody knows it."""
-    base = re.split(r"[_+]", wanted)[0]
-    queued = [job for job in facts.jobs if job.id == wanted]
-    queued = queued or [job for job in facts.jobs if re.split(r"[_+]", job.id)[0] == base]
+def explain(cluster: Snapshot, known: KnownJob) -> Iterator[Finding]:
+    """Why a job waits, runs, or has ended. Nothing if nobody knows it."""
+    base = re.split(r"[_+]", known.id)[0]
+    there = [job for job in cluster.jobs if job.state != ENDED]
+    queued = [job for job in there if job.id == known.id]
+    queued = queued or [job for job in there if re.split(r"[_+]", job.id)[0] == base]
     for job in queued:
-        yield _waiting(facts, job) if job.waits else _running(job)
-    if queued:
+        yield _waiting(cluster, job) if job.waits else _running(job)
+    if not queued:
+        yield from _ended(cluster, known)
+
+
+def _ended(cluster: Snapshot, known: KnownJob) -> Iterator[Finding]:
+    """By its record of last, or by what slurmctld still has of it."""
+    run = next((run for run in reversed(known.runs) if "." not in run["JobID"]), None)
+    job = next((job for job in known.present if job.base_state not in _NOT_ENDED), None)
+    if run is None and job is None:
         return
-    if facts.job:
-        code = facts.job.get("exit_code")
-        number = number_of(code.get("return_code")) if isinstance(code, dict) else None
-        seen: tuple[str, ...] = (
-            f"exit status {number or 0:.0f}; on {text_of(facts.job.get('nodes')) or 'no node'}",
-            text_of(facts.job.get("state_reason")),
-        )
-        yield _end(facts, wanted, tuple(sorted(states_of(facts.job.get("job_state")))), seen)
-    elif facts.past:
-        said = ("" if field in {"None", "None assigned", "Unknown"} else field for field in facts.past)
-        state, code, nodes, start, end, reason = (*said, *([""] * 6))[:6]
-        seen = (f"exit status {code}; on {nodes or 'no node'}", f"from {start or 'no start'} to {end or 'now'}", reason)
-        yield _end(facts, wanted, (state,), seen)
+    state, seen = "", []
+    if run is not None:
+        state, hosts = run["State"], run["NodeList"].replace("None assigned", "")
+        start, end = (moment(run[name]) for name in ("Start", "End"))
+        seen = [
+            f"exit status {run['ExitCode']}; on {hosts or 'no node'}",
+            f"from {_time(start) if start else 'no start'} to {_time(end) if end else 'now'}",
+            "" if run["Reason"] == "None" else run["Reason"],
+        ]
+    if job is not None and (run is None or state in _NOT_ENDED):  # slurmdbd has not heard of its end yet
+        state, seen = job.state, [f"on {job.node_list or 'no node'}", job.reason]
+    if state in _NOT_ENDED:
+        cause, seen = f"job {known.id} is {state.lower()}", ["the queue, which says more, could not be read"]
+        mend = cluster.slurm(f"scontrol show job {known.id}")
+        yield Finding(f"job {known.id}", "note", cause, mend, () if cluster.knows("jobs") else tuple(seen))
+        return
+    severity: Severity = "note" if state.startswith("COMPLET") else "warning"
+    mend = f"slurmstack logs --job {known.id}"
+    yield Finding(f"job {known.id}", severity, f"job {known.id} has ended: {state}", mend, tuple(filter(None, seen)))
 
 
-def _waiting(facts: Facts, job: Job) -> Finding:
+def _waiting(cluster: Snapshot, job: Job) -> Finding:
     said = meaning(job.reason, job.detail)
-    nodes = [node for node in facts.nodes if set(node.partitions) & set(job.partitions)]
+    nodes = [node for node in cluster.nodes if set(node.partitions) & set(job.partitions)]
     closed = [f"{node.name} {node.state} ({node.reason})" for node in nodes if node.gets_no_jobs]
     lines = [
         f"Slurm says {job.detail or job.reason}",
@@ -117,14 +125,9 @@ def _waiting(facts: Facts, job: Job) -> Finding:
         f"the scheduler expects to start it at {_time(job.start)}" if job.start else "",
     ]
     severities: dict[str, Severity] = {"turn": "note", "limit": "note", "held": "warning", "never": "error"}
-    return Finding(
-        about=f"job {job.id}",
-        severity=severities.get(said.kind, "warning"),
-        cause=f"job {job.id} of {job.user} waits: {said.words}",
-        evidence=tuple(filter(None, lines)),
-        mend=_mend(facts, job, said),
-        after=_closers(nodes) if closed and len(closed) == len(nodes) else (),
-    )
+    severity, cause = severities.get(said.kind, "warning"), f"job {job.id} of {job.user} waits: {said.words}"
+    after = _closers(nodes) if closed and len(closed) == len(nodes) else ()
+    return Finding(f"job {job.id}", severity, cause, _mend(cluster, job, said), tuple(filter(None, lines)), after)
 
 
 def _time(seconds: float) -> str:
@@ -135,31 +138,82 @@ def _time(seconds: float) -> str:
 
 def _running(job: Job) -> Finding:
     left = f"{job.left // 60} min are left of its time limit" if job.left is not None else "it has no time limit"
-    return Finding(
-        about=f"job {job.id}",
-        severity="note",
-        cause=f"job {job.id} of {job.user} is {job.state.lower()} on {', '.join(job.nodes)}",
-        evidence=(left,),
-        mend="nothing to mend",
-    )
+    cause = f"job {job.id} of {job.user} is {job.state.lower()} on {', '.join(job.nodes)}"
+    return Finding(f"job {job.id}", "note", cause, "nothing to mend", (left,))
 
 
-_NOT_ENDED = frozenset({"PENDING", "RUNNING", "SUSPENDED"})
+# ---------------------------------------------------------------- Slurm's reasons in plain words
+
+Kind = Literal["turn", "limit", "held", "never", "unknown"]
+"""`turn`: it starts when its time comes. `limit`: when others of its user, account or QOS have ended. `held`: somebody
+has to let it go. `never`: not as it stands."""
 
 
-def _end(facts: Facts, wanted: str, states: tuple[str, ...], seen: tuple[str, ...]) -> Finding:
-    if going := _NOT_ENDED & set(states):
-        return Finding(
-            about=f"job {wanted}",
-            severity="note",
-            cause=f"job {wanted} is {', '.join(sorted(going)).lower()}",
-            evidence=() if facts.knows("jobs") else ("the queue, which says more, could not be read",),
-            mend=facts.slurm(f"scontrol show job {wanted}"),
-        )
-    return Finding(
-        about=f"job {wanted}",
-        severity="note" if any(state.startswith("COMPLETED") for state in states) else "warning",
-        cause=f"job {wanted} has ended: {', '.join(states)}",
-        evidence=tuple(filter(None, seen)),
-        mend=f"slurmstack logs --job {wanted}",
-    )
+@dataclass(frozen=True, kw_only=True)
+class Meaning:
+    """What a reason says."""
+
+    kind: Kind
+    words: str
+    mend: str
+    """A command, or a sentence; `{id}`, `{partition}`, `{account}`, `{qos}`, `{user}` are those of the job."""
+
+
+_SHOW = "scontrol show job {id} | cat -v"
+"""A job's name, its comment and its account are any text: `cat -v` makes visible what would move the cursor."""
+_START = "squeue --start -j {id} --format='%i %S %r'"
+_LIMITS = (
+    "raise it in slurmstack:accounts or slurmstack:qos and `slurmstack up`; as it is: "
+    "sacctmgr show qos {qos} format=Name,MaxTRESPU,MaxJobsPU,MaxTRES,MaxWall,GrpTRES,GrpJobs; "
+    "sacctmgr show assoc account={account} format=Account,User,GrpTRES,GrpJobs,MaxTRES,MaxJobs,MaxWall"
+)
+
+# After the section JOB REASON CODES of squeue(1), 24.11 and 26.05. The first line that fits counts.
+_TABLE: tuple[tuple[str, Kind, str, str], ...] = (
+    # it waits for its turn
+    (r"Resources", "turn", "waits for nodes to get free: it is the next in its partition", _START),
+    (r"Priority", "turn", "jobs of higher priority are before it in its partition", "sprio -l -j {id} | cat -v"),
+    (r"Dependency", "turn", "waits for other jobs", _SHOW),
+    (r"BeginTime", "turn", "is not to start before its --begin time, or was just requeued",
+        "scontrol update jobid={id} starttime=now"),
+    (r"JobArrayTaskLimit", "turn", "as many tasks of its array run as it allows itself (%N)",
+        "scontrol update jobid={id} arraytaskthrottle=0"),
+    (r"Licenses|LicenseReservation", "turn", "waits for licenses that other jobs have", "scontrol show licenses"),
+    (r"Reservation\b", "turn", "waits for its reservation to begin, or for room in it", "scontrol show reservation"),
+    (r"Cleaning|Prolog|NodeWait|WaitingForScheduling|SchedDefer|None|$", "turn", "has just come, or is about to start",
+        "wait some seconds"),
+    (r"Nodes required for job are DOWN.*|ReqNodeNotAvail.*|NodeDown|BootFail\w*", "turn",
+        "nodes that it needs are down, drained, reserved or busy", "slurmstack doctor; scontrol show reservation"),
+    # somebody has to let it go
+    (r"JobHeldUser", "held", "its user holds it", "scontrol release {id}"),
+    (r"JobHeldAdmin", "held", "an administrator holds it, or its priority is 0", "scontrol release {id}"),
+    (r".*requeued.* held.*|job requeued in .* state|JobLaunchFailure|JobHoldMaxRequeue|MaxRequeue", "held",
+        "could not be started, or was requeued by somebody or too often, and is held",
+        "slurmstack logs --job {id} shows why, then: scontrol release {id}"),
+    # it can never start as it is
+    (r"DependencyNeverSatisfied", "never", "the job that it depends on has not ended as it demands",
+        "scancel {id}, or without the dependency: scontrol update jobid={id} dependency="),
+    (r"BadConstraints|DeadLine|ReservationDeleted", "never",
+        "asks for what there is not (features, memory, CPUs, GPUs, a reservation, time before its deadline)",
+        "correct it (scontrol update jobid={id} ...), then: scontrol release {id}"),
+    (r"Partition\w+", "never", "its partition takes no such job, or none",
+        "scontrol show partition {partition}; scontrol update jobid={id} partition=ANOTHER"),
+    (r"InvalidAccount|AccountNotAllowed|InvalidQOS|QOSNotAllowed", "never",
+        "its account or QOS does not exist, or may not run there",
+        "sacctmgr show assoc user={user} format=User,Account,QOS; scontrol update jobid={id} account=... qos=..."),
+    (r"(QOS|Assoc)Max\w*(PerJob|PerNode|MinutesPerJob|WallDurationPerJob)\w*|QOSMin\w*|MaxMemPerLimit", "never",
+        "asks for more, or less, than one job may have by its partition, account or QOS", _LIMITS),
+    # limits that others free
+    (r"QOS\w*|Assoc\w*|Max\w*PerAccount|AccountingPolicy", "limit",
+        "its user, account or QOS has reached a limit", _LIMITS),
+)  # fmt: skip
+
+
+@cache
+def meaning(reason: str, detail: str = "") -> Meaning:
+    """What a reason means. `detail`: as squeue writes it in full; it tells more where nodes are not available."""
+    for text in (detail, reason):
+        for pattern, kind, words, mend in _TABLE if text or text is reason else ():
+            if re.fullmatch(pattern, text):
+                return Meaning(kind=kind, words=words, mend=mend)
+    return Meaning(kind="unknown", words=f"Slurm's reason is {reason or detail}", mend=_SHOW)

@@ -1,10 +1,10 @@
-"""`slurmstack logs`, on a cluster that has written this and that."""
+"""`slurmstack logs`, on a cluster that has written this and that; and what a line is, and whether it names a job."""
 
 from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,10 +13,12 @@ from typer.testing import CliRunner, Result
 from cli.app import app
 from cli.commands import logs as command
 from cli.errors import Failure
-from cli.logs.gather import JOBS, lines_of
+from cli.logs.lines import Line, in_order, is_probe, names_job, nanoseconds, parse_log
+from cli.status.snapshot import JOBS
+from cli.text import parse_time
 from images.common.slurm_runs import DELIMITER
 from tests.fakes.squeue import printed
-from tests.fakes.written_cluster import CONTROLLER, FakeCluster, event, pod, worker
+from tests.fakes.written_cluster import CONTROLLER, FakeCluster, pod, worker
 
 SLURMCTLD = """\
 2026-11-25T16:27:51.563535123Z slurmctld: _slurm_rpc_submit_batch_job: JobId=5 usec=2717
@@ -37,23 +39,16 @@ PODS = (
     CONTROLLER, worker("a-0"), worker("a-1"), worker("a-10"),
     pod("health-watch-75b77755c7-85g89", "health-watch", "health-watch"),
 )  # fmt: skip
-EVENTS = (
-    event("Pod/a-1", "Readiness probe failed", "2026-11-25T16:25:00Z", container="slurmd", count=3),
-    event("Pod/a-10", "Back-off", "2026-11-25T16:25:01Z"),
-    event("StatefulSet/controller", "create Pod controller-0", "2026-11-25T16:25:02Z"),
-    event("Pod/controller-0", "Startup probe failed", "2026-11-25T16:25:03Z", container="config-agent"),
-    event("Pod/b-7", "Killing", "2026-11-25T16:25:04Z"),
-)
 BEGUN, ENDED = (f"{datetime(2026, 11, 25, 16, 27, second, tzinfo=UTC).timestamp():.0f}" for second in (51, 53))
 LAUNCHED = f"{int(BEGUN) + 1}"
 SACCT = "\n".join(
     DELIMITER.join(row)
     for row in [
-        ("5", "5", "alice", "main", "COMPLETED", BEGUN, BEGUN, BEGUN, ENDED, "a-[0-1]", "0:0", "train"),
-        ("5.0", "5.0", "", "", "COMPLETED", BEGUN, BEGUN, LAUNCHED, ENDED, "a-1", "0:0", "x"),
+        ("5", "5", "alice", "main", "COMPLETED", BEGUN, BEGUN, BEGUN, ENDED, "a-[0-1]", "0:0", "None", "train"),
+        ("5.0", "5.0", "", "", "COMPLETED", BEGUN, BEGUN, LAUNCHED, ENDED, "a-1", "0:0", "None", "x"),
     ]
 )
-CLUSTER = FakeCluster(pods=PODS, logs=LOGS, events=EVENTS, slurm={"sacct": SACCT, "squeue": ""})
+CLUSTER = FakeCluster(pods=PODS, logs=LOGS, slurm={"sacct": SACCT, "squeue": ""})
 ALL = ("--since", "2026-11-25T16:00")
 
 
@@ -69,32 +64,16 @@ def shown(result: Result) -> list[str]:
 
 
 def with_(**more: Any) -> FakeCluster:
-    return FakeCluster(**{"pods": PODS, "logs": LOGS, "events": EVENTS, "slurm": CLUSTER.slurm, **more})
-
-
-def test_a_node_has_its_pod_its_machine_and_what_others_say_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = with_(machine_events=[event("Node/m1", "NodeNotReady", "2026-11-25T16:24:00Z")])
-    assert shown(logs(monkeypatch, cluster, "--node", "a-1", *ALL)) == [
-        "24:00Z     event(node/m1) Warning Unhealthy: NodeNotReady",
-        "25:00Z     event(pod/a-1) Warning Unhealthy: Readiness probe failed (3 times since 2026-11-25T16:25:00Z)",
-        (
-            "27:52.000Z controller(controller-0/slurmctld) slurmctld: sched: Allocate JobId=5 NodeList=a-[0-1] #CPUs=2 "
-            "Partition=main"
-        ),
-        "27:52.177Z worker(a-1/slurmd) slurmd-a-1: launch task StepId=5.0 request from UID:10001",
-        "28:00.100Z health-watch(health-watch-75b77755c7-85g89/health-watch) health-watch: drained a-1: health/disks",
-    ]
-    assert ("--field-selector=involvedObject.kind=Node,involvedObject.name=m1") in {w for a in cluster.asked for w in a}
+    return FakeCluster(**{"pods": PODS, "logs": LOGS, "slurm": CLUSTER.slurm, **more})
 
 
 @pytest.mark.parametrize(
     ("component", "places"),
     [
-        ("controller", {"controller-0/slurmctld", "controller-0/munged", "statefulset/controller", "pod/controller-0"}),
-        ("slurmctld", {"controller-0/slurmctld", "statefulset/controller", "pod/controller-0"}),
-        ("a-1", {"a-1/slurmd", "pod/a-1"}),
-        ("a", {"a-0/slurmd", "a-1/slurmd", "a-10/slurmd", "pod/a-1", "pod/a-10"}),
-        ("b-7", {"pod/b-7"}),
+        ("controller", {"controller-0/slurmctld", "controller-0/munged"}),
+        ("slurmctld", {"controller-0/slurmctld"}),
+        ("a-1", {"a-1/slurmd"}),
+        ("a", {"a-0/slurmd", "a-1/slurmd", "a-10/slurmd"}),
     ],
 )
 def test_a_component_is_found_by_its_name_its_container_its_pool_or_its_pod(
@@ -102,12 +81,6 @@ def test_a_component_is_found_by_its_name_its_container_its_pool_or_its_pod(
 ) -> None:
     result = logs(monkeypatch, CLUSTER, component, *ALL, "--json")
     assert {json.loads(line)["place"] for line in result.stdout.splitlines()} == places
-
-
-def test_without_a_name_all_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = shown(logs(monkeypatch, CLUSTER, *ALL))
-    assert len(lines) == sum(text.count("\n") for text in LOGS.values()) + len(EVENTS)
-    assert lines == sorted(lines)
 
 
 def test_the_last_hour_is_what_is_asked_for_and_of_a_job_its_life(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,9 +104,7 @@ def test_what_was_written_before_a_restart_is_there_too(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("refused", "arguments", "note", "kept"),
     [
-        ("events", ALL, "not read: events: Error from server (Forbidden)", "slurmctld: _job_complete"),
         ("a-0/slurmd", ALL, "not read: a-0/slurmd: Error from server (Forbidden)", "slurmd-a-1"),
-        ("pod", ALL, "not read: pods: Error from server (Forbidden)", "Readiness probe failed"),
         ("logs", ("--job", "5"), "not read: controller-0/slurmctld", "job 5 submitted by alice"),
     ],
 )
@@ -146,7 +117,7 @@ def test_what_cannot_be_read_is_said_and_stops_nothing(
     assert kept in result.stdout
 
 
-NO_ANSWER = with_(refused=frozenset({"pod", "events", "namespace"}))
+NO_ANSWER = with_(refused=frozenset({"pod", "namespace"}))
 PODS_ALONE = with_(slurm={}, refused=frozenset({"logs"}))
 NO_RECORDS = with_(slurm={"sacct": "", "squeue": ""})
 
@@ -158,7 +129,6 @@ NO_RECORDS = with_(slurm={"sacct": "", "squeue": ""})
         (PODS_ALONE, "--job 5", 1, "controller-0/slurmctld: Error from server (Forbidden)"),
         (NO_RECORDS, "--job 99", 1, "Slurm knows no job 99"),
         (CLUSTER, "slurmctl", 2, "there is no component, container, pool or pod 'slurmctl'; there are: "),
-        (CLUSTER, "--node a-2", 2, "there is no node 'a-2'; there are: a-0, a-1, a-10"),
     ],
 )
 def test_where_there_is_nothing_to_show_that_is_an_error(
@@ -186,14 +156,16 @@ def test_a_job_that_waits_says_for_what(monkeypatch: pytest.MonkeyPatch) -> None
     assert "started" not in result.stdout
 
 
-def test_a_time_that_no_calendar_has_takes_no_other_line_away() -> None:
+def test_a_time_that_no_calendar_has_takes_no_other_line_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """As of a job that is to begin in thousands of years."""
-    told = [(1e12, "job 1 started"), (1.0, "job 1 submitted")]
-    assert [line.time for line in lines_of("sacct", "1", iter(told))] == ["1970-01-01T00:00:01Z"]
+    late = SACCT.replace(ENDED, "999999999999")
+    lines = logs(monkeypatch, with_(slurm={"sacct": late, "squeue": ""}), "--job", "5").stdout
+    assert "job 5 submitted by alice" in lines
+    assert "ended: COMPLETED" not in lines
 
 
 def test_a_job_s_name_may_have_anything_in_it_and_is_no_record_of_another_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    forged = "\t".join(("7", "7", "bob", "main", "FAILED", *(BEGUN,) * 3, ENDED, "a-10", "1:0", "x"))
+    forged = "\t".join(("7", "7", "bob", "main", "FAILED", *(BEGUN,) * 3, ENDED, "a-10", "1:0", "None", "x"))
     odd = SACCT.replace("train", f"x\ty\x1b[2J\n{forged}")
     result = logs(monkeypatch, with_(slurm={"sacct": odd, "squeue": ""}), "--job", "5")
     assert "sacct(job/5) job 5 submitted by alice: x y [2J (main)\n" in result.stdout
@@ -201,13 +173,8 @@ def test_a_job_s_name_may_have_anything_in_it_and_is_no_record_of_another_job(mo
     assert "bob" not in result.stdout
 
 
-def test_a_node_of_the_job_that_is_gone_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = logs(monkeypatch, with_(pods=PODS[:2]), "--job", "5")
-    assert result.stderr == "not read: a-1: there is no such pod now\n"
-
-
 def test_no_log_can_move_the_cursor_and_json_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = with_(logs={"a-0/slurmd": "2026-11-25T16:27:52Z \x1b[2Jall \u202ewell\r\n"}, events=())
+    cluster = with_(logs={"a-0/slurmd": "2026-11-25T16:27:52Z \x1b[2Jall \u202ewell\r\n"})
     assert shown(logs(monkeypatch, cluster, "a-0", *ALL)) == ["27:52Z     worker(a-0/slurmd)  [2Jall  well "]
     (line,) = logs(monkeypatch, cluster, "a-0", *ALL, "--json").stdout.splitlines()
     assert json.loads(line) == {
@@ -218,5 +185,81 @@ def test_no_log_can_move_the_cursor_and_json_loses_nothing(monkeypatch: pytest.M
 
 def test_a_complaint_in_the_place_of_a_log_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     gone = "unable to retrieve container logs for containerd://4f2a"
-    result = logs(monkeypatch, with_(logs={"a-0/slurmd": gone}, events=()), "a-0", *ALL)
+    result = logs(monkeypatch, with_(logs={"a-0/slurmd": gone}), "a-0", *ALL)
     assert f"not read: a-0/slurmd: {gone}" in result.stderr
+
+
+# ---------------------------------------------------------------- lines in the order of time, and what they name
+
+NOW = datetime(2026, 11, 25, 16, 30, tzinfo=UTC)
+
+
+def line(time: str, text: str = "x") -> Line:
+    at = nanoseconds(time)
+    assert at is not None
+    return Line(at=at, component="worker", place="a-0/slurmd", text=text)
+
+
+def test_what_is_known_to_the_second_stands_at_its_end_and_says_no_milliseconds() -> None:
+    whole, exact, later = line("2026-11-25T16:27:52Z"), line("2026-11-25T16:27:52.999Z"), line("2026-11-25T16:27:53.0Z")
+    assert in_order([later, whole, exact]) == [exact, whole, later]
+    assert (whole.time, exact.time) == ("2026-11-25T16:27:52Z", "2026-11-25T16:27:52.999Z")
+
+
+def test_a_line_without_a_time_belongs_to_the_one_before_it() -> None:
+    printed = "2026-11-25T16:27:52.5Z 10 %\r20 %\n30 %\n\n2026-11-25T16:27:53Z\n"
+    found = parse_log(printed, "c", "p")
+    assert [(each.time[17:], each.text) for each in found] == [
+        ("52.500Z", "10 %\r20 %"), ("52.500Z", "30 %"), ("52.500Z", ""),
+        ("53Z", ""),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "ago"),
+    [
+        ("90s", 90), ("30m", 1800), ("1h", 3600), ("2d", 172_800), ("now-7days", 604_800), ("today", 59_400),
+        ("2026-11-25T16:00", 1800), ("2026-11-25T16:29:59Z", 1), ("2026-11-25T16:29:59.500Z", 0.5),
+    ],
+)  # fmt: skip
+def test_times_are_written_as_spans_as_slurm_has_them_and_as_the_lines_show_them(text: str, ago: float) -> None:
+    assert parse_time(text, NOW) == NOW - timedelta(seconds=ago)
+
+
+@pytest.mark.parametrize("text", ["yesterday", "1y", "999999999w", "2026-02-30T00:00:00Z"])
+def test_what_is_no_time_is_refused_with_the_forms_that_are(text: str) -> None:
+    with pytest.raises(Failure, match="write 30m, 1h or 2d"):
+        parse_time(text, NOW)
+
+
+def test_a_line_that_names_a_job_is_the_job_s_and_no_other_s() -> None:
+    for text in (
+        "_job_complete: JobId=1 WEXITSTATUS 0", "slurmd-a-0: Launching batch job 1 for UID 10001",
+        "launch task StepId=1.0 request from UID:10001", "sched: Allocate JobId=1_3(7) NodeList=a-0",
+        "health-epilog: job 1: removed 2 files", "[1.batch] done with step", "JobId=1_* held", "SLURM_JOB_ID=1",
+        "error: *** JOB 1 ON a-0 CANCELLED AT 2026-11-25T16:27:51 ***", '{"job_id": 1, "user": 11}',
+    ):  # fmt: skip
+        assert names_job({"1"})(text), text
+        assert not any(names_job({other})(text) for other in ("11", "0", "16", "10001", "2026")), text
+    for text in ("JobId=11", "JobId=21", "job 1x", "step 11.1", "JobId=2 NodeList=a-1", "uid 1", "3_1", "1 jobs"):
+        assert not names_job({"1"})(text), text
+
+
+def test_a_task_of_an_array_is_found_by_its_own_number_too() -> None:
+    matches = names_job({"5_3", "7"})
+    assert matches("Allocate JobId=5_3(7) NodeList=a-0")
+    assert matches("Launching batch job 7 for UID 10001")
+    assert not matches("Allocate JobId=5_30(8)")
+    assert not matches("Allocate JobId=5_4(5)")
+
+
+@pytest.mark.parametrize(
+    ("place", "text", "probe"),
+    [
+        ("login-0/sshd", "Connection closed by 10.197.64.1 port 54454", True),
+        ("login-0/sshd", "Connection closed by authenticating user x 10.0.0.1 port 1 [preauth]", False),
+        ("login-0/sackd", "Connection closed by 10.197.64.1 port 54454", False),
+    ],
+)
+def test_what_is_left_out_is_only_what_sshd_writes_of_probes(place: str, text: str, probe: bool) -> None:
+    assert is_probe(Line(at=0, component="login", place=place, text=text)) == probe

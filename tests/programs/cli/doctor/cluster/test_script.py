@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cli.doctor.cluster.slurm import FIRST, READERS, parts_of, questions
 from cli.kubectl.pods import _answers, _script
-from cli.status.slurm import read_answers
+from cli.status.questions import DOCTOR, questions, read_answers
 
 MARK = "0123456789abcdef"
 FINE = {"sinfo": "echo main", "scontrol": 'echo "{}"', "squeue": "true"}
@@ -21,19 +21,18 @@ EACH = 5
 """Seconds for each answer: a machine with other work takes its time to start a program."""
 
 
-def answers(directory: Path, *, job: str = "", accounting: bool = True, **programs: str) -> dict[str, tuple[int, str]]:
+def answers(directory: Path, **programs: str) -> dict[str, tuple[int, str]]:
     """What the script prints where Slurm's commands are these."""
     for name, text in {
         **FINE,
         "munge": "true",
         "unmunge": "true",
         "sacctmgr": "true",
-        "sacct": "echo COMPLETED",
         **programs,
     }.items():
         (directory / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
         (directory / name).chmod(0o755)
-    script = _script(MARK, FIRST, questions(accounting=accounting, job=job), each=EACH, slurmdbd=accounting)
+    script = _script(MARK, *questions(DOCTOR), each=EACH, slurmdbd=True)
     environment = {"PATH": f"{directory}:{os.environ['PATH']}"}
     done = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, check=True)
     assert done.stderr == ""
@@ -42,13 +41,12 @@ def answers(directory: Path, *, job: str = "", accounting: bool = True, **progra
 
 def parse(found: dict[str, tuple[int, str]]) -> tuple[dict[str, Any], dict[str, str]]:
     """What doctor makes of them."""
-    then = questions(accounting=True, job="")
-    return parts_of(read_answers(found, FIRST, then, READERS, seconds=EACH, each=EACH))
+    return read_answers(found, replace(DOCTOR, seconds=EACH, each=EACH))
 
 
 def test_each_question_has_its_answer(tmp_path: Path) -> None:
-    found = answers(tmp_path, job="12")
-    assert {name for name, (code, _) in found.items() if code == 0} >= {"slurmctld", "nodes", "job", "past", "database"}
+    found = answers(tmp_path)
+    assert {name for name, (code, _) in found.items() if code == 0} >= {"slurmctld", "nodes", "jobs", "database"}
     assert abs(int(found["clock"][1]) - time.time()) < 3600
 
 

@@ -1,16 +1,161 @@
-"""Situations: what is done to a recorded cluster, the cause that comes first then, and a part of what mends it."""
+"""The local cluster as it was recorded (data/healthy.json), which is asked like a real one, and what is done to it."""
 
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from cli.change.in_place import PUT_BACK
 from cli.change.lock import PROCESS, machine
 from cli.change.owner import REPLICAS_BEFORE, RESTORING, Note
-from tests.unit.cli.doctor.cluster.recorded import CLOCK, RecordedCluster
+from cli.doctor.cluster.findings import Finding
+from cli.doctor.cluster.rules import diagnose_job
+from cli.status.questions import DOCTOR
+from cli.status.snapshot import FIELDS, Snapshot, read_job, take
+from config import load_config
+from images.common.slurm_runs import DELIMITER
+from slurm.conf import config_hash, render
+from tests import stacks
+from tests.fakes.kubectl import PlayedKubectl
+from tests.fakes.squeue import printed
+
+CONFIG = load_config(stacks.dev())
+RECORDED = Path(__file__).with_name("data") / "healthy.json"
+CLOCK = int(json.loads(RECORDED.read_text(encoding="utf-8"))["slurm"]["clock"][1])
+"""When it was recorded, by the controller's clock, in seconds since 1970."""
+NOW = "2099-01-01T00:00:00Z"
+
+
+def recorded() -> RecordedCluster:
+    """A whole cluster: two idle nodes, nothing in the queue, the configuration of the stack file."""
+    document = json.loads(RECORDED.read_text(encoding="utf-8"))
+    slurm = {name: (code, text) for name, (code, text) in document["slurm"].items()}
+    active = {"active": config_hash(render(CONFIG)), "pending": None, "rejected": None}
+    slurm["jobs"] = (0, [])
+    slurm |= {"squeue": (1, "slurm_load_jobs error: Invalid job id specified"), "sacct": (0, "")}
+    slurm["configuration"] = (0, json.dumps(active))
+    return RecordedCluster(objects=document["objects"], events=document["events"], slurm=slurm)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedCluster(PlayedKubectl):
+    """Answers what `doctor` asks."""
+
+    objects: list[dict[str, Any]] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    slurm: dict[str, tuple[int, Any]] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    """Kind, or `exec` -> what kubectl prints instead of an answer."""
+    jail: tuple[str, str] = ("", "")
+    """What a pod prints of it, and kubectl's complaint."""
+
+    def run(
+        self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
+    ) -> subprocess.CompletedProcess[str]:
+        del stdin, check
+        if arguments[0] == "exec":
+            return self._exec(arguments)
+        asked = arguments[1].split(",")
+        found = self.events if asked == ["event"] else self.objects
+        found = [item for item in found if item["kind"].lower() in asked and item["kind"] not in self.refused]
+        errors = "\n".join(text for kind, text in self.refused.items() if kind.lower() in asked)
+        document = json.dumps({"kind": "List", "items": found})
+        return subprocess.CompletedProcess(arguments, 1 if errors else 0, document, errors)
+
+    def _exec(self, arguments: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+        if "exec" in self.refused:
+            return subprocess.CompletedProcess([], 1, "", self.refused["exec"])
+        for command in {"squeue", "sacct"} & {*arguments}:
+            code, text = self.slurm[command]
+            return subprocess.CompletedProcess([], code, "" if code else text, text if code else "")
+        script = arguments[-1]
+        marks = re.search(r"echo ([0-9a-f]{16}) end 0", script)
+        if marks is None:  # the jail, as a pod sees it
+            return subprocess.CompletedProcess([], int(bool(self.jail[1])), *self.jail)
+        said = []
+        for name, (code, text) in self.slurm.items():
+            question = next((line for line in script.splitlines() if f"ask {name} " in line), "")
+            if isinstance(text, list):  # rows of squeue or sinfo, by the columns that are asked for
+                text = printed(question, text) if question else ""  # noqa: PLW2901
+            if name not in {"squeue", "sacct"}:
+                said.append(f"{marks[1]} {name} {code}\n{text if isinstance(text, str) else json.dumps(text)}\n")
+        return subprocess.CompletedProcess([], 0, "".join(said), "")
+
+    def look(self) -> Snapshot:
+        """Ask, as the command does."""
+        return take(self, CONFIG, DOCTOR)
+
+    def explain(self, job: str, look: Snapshot | None = None) -> tuple[Finding, ...]:
+        """The same of a job."""
+        return diagnose_job(look or self.look(), read_job(self, "slurm", job, accounting=True))
+
+    def thing(self, kind: str, name: str) -> dict[str, Any]:
+        """One object, to be changed. `name`: its beginning is enough."""
+        return next(item for item in self.objects if item["kind"] == kind and item["metadata"]["name"].startswith(name))
+
+    def warn(self, kind: str, name: str, reason: str, message: str) -> None:
+        """An event about an object, after all others."""
+        about = {"kind": kind, "name": name, "uid": self.thing(kind, name)["metadata"]["uid"]}
+        event = {"kind": "Event", "involvedObject": about, "reason": reason, "message": message, "type": "Warning"}
+        self.events.append({**event, "lastTimestamp": NOW})
+
+    def remove(self, kind: str, name: str) -> None:
+        """Have an object no more."""
+        self.objects.remove(self.thing(kind, name))
+
+    def unplaced(self, name: str, message: str) -> None:
+        """A pod for which the scheduler has no machine."""
+        pod = self.thing("Pod", name)
+        pod["spec"].pop("nodeName", None)
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        pod["status"] = {"phase": "Pending", "conditions": [condition]}
+
+    def waiting(
+        self, name: str, reason: str, message: str = "", *, container: int = 0, last: tuple[int, str] | None = None
+    ) -> None:
+        """A pod one of whose containers does not run. `last`: exit status and reason of its last end."""
+        status = self.thing("Pod", name)["status"]
+        status["phase"] = "Pending" if not last else "Running"
+        one = status["containerStatuses"][container]
+        one |= {"ready": False, "state": {"waiting": {"reason": reason, "message": message}}}
+        if last:
+            one |= {"restartCount": 7, "lastState": {"terminated": {"exitCode": last[0], "reason": last[1]}}}
+
+    def unready(self, name: str) -> None:
+        """A pod that runs, and is not ready."""
+        for status in self.thing("Pod", name)["status"]["containerStatuses"]:
+            status["ready"] = False
+
+    def node(self, name: str, *states: str, reason: str = "", by: str = "", comment: str = "", **more: Any) -> None:
+        """A node of Slurm in these states."""
+        entry = next(one for one in self.slurm["nodes"][1]["nodes"] if one["name"] == name)
+        entry |= {"state": [*states, "DYNAMIC_NORM"], "reason": reason, "reason_set_by_user": by, **more}
+        if comment:
+            stamp = entry["comment"].split(" | ")[0]
+            entry["comment"] = f"{stamp} | {comment}"
+
+    def job(self, id_: str, reason: str, *, state: str = "PENDING", nodes: str = "", **more: str) -> None:
+        """A job in the queue, in the form in which squeue printed real ones. `more`: `account`, `start`."""
+        row = {
+            "JobArrayID": id_, "Partition": "main", "State": state, "NodeList": nodes, "TimeLeft": "10:00",
+            "Reason": reason, "ReasonList": f"({reason})", "Account": more.get("account", "default"),
+            "StartTime": more.get("start", "N/A"),
+        }  # fmt: skip
+        self.slurm["jobs"] = (0, [*self.slurm["jobs"][1], row])
+
+    def past(self, job: str, state: str, *, code: str = "0:0", nodes: str = "default-0") -> None:
+        """A job's record in accounting."""
+        row = {"JobID": job, "JobIDRaw": job, "State": state, "ExitCode": code, "NodeList": nodes, "Reason": "None"}
+        self.slurm["sacct"] = (0, DELIMITER.join(row.get(name, "Unknown") for name in FIELDS))
+
+
+# ---------------------------------------------------------------- what is done to it
 
 Ill = Callable[[RecordedCluster], object]
 
@@ -111,10 +256,6 @@ def lease(age: float, *, died: bool = False) -> Ill:
     return make
 
 
-def told(name: str, replicas: int) -> Ill:
-    return lambda cluster: cluster.thing("StatefulSet", name)["spec"].update(replicas=replicas)
-
-
 def slurm_says(**answers: tuple[int, str]) -> Ill:
     return lambda cluster: cluster.slurm.update(answers)
 
@@ -159,19 +300,6 @@ def evicted(cluster: RecordedCluster) -> None:
     silent_node(cluster)
 
 
-def volume_is_away(cluster: RecordedCluster) -> None:
-    cluster.thing("Job", "users-")["status"] = {}
-    pod = cluster.thing("Pod", "users-")
-    pod["status"] |= {"phase": "Pending", "conditions": []}
-    pod["status"]["containerStatuses"][0] |= {"ready": False, "state": {"waiting": {"reason": "ContainerCreating"}}}
-    cluster.warn("Pod", "users-", "FailedMount", "mount: server is down")
-
-
-def full_machine(cluster: RecordedCluster) -> None:
-    conditions = cluster.thing("Node", "node-0")["status"]["conditions"]
-    next(one for one in conditions if one["type"] == "DiskPressure")["status"] = "True"
-
-
 def no_pod(cluster: RecordedCluster) -> None:
     cluster.remove("Pod", "default-1")
     silent_node(cluster)
@@ -181,12 +309,10 @@ def no_slurmd(cluster: RecordedCluster) -> None:
     del cluster.slurm["nodes"][1]["nodes"][1]
 
 
-SITUATIONS: dict[str, tuple[Ill, str, str]] = {
+SITUATIONS: dict[str, tuple[Ill, str, str]] = {  # what is done, the cause that comes first, a part of what mends it
     # pods
     "no machine has room": (unplaced("0/2 nodes are available: 2 Insufficient cpu. preemption: none."),
         "pod default-1 cannot be placed: 0/2 nodes are available: 2 Insufficient cpu", "of worker_nodes.default"),
-    "its volume is elsewhere": (unplaced("0/2 nodes are available: 2 node(s) had volume node affinity conflict."),
-        "had volume node affinity conflict", "kubectl get -n slurm pvc,events"),
     "pods are refused": (refused_pods("create Pod default-1 failed: forbidden: exceeded quota: small"),
         "default-1 of StatefulSet default: Kubernetes refuses to make it", "describe -n slurm statefulset"),
     "pod is not there": (no_pod, "default-1 of StatefulSet default: is not there", "describe -n slurm statefulset"),
@@ -202,15 +328,12 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
     "controller restarts": (restarts("controller-0"), "pod controller-0: config-agent restarts", "--previous"),
     "pod does not get ready": (lambda c: c.unready("login-0"), "pod login-0 is not ready after", "kubectl logs"),
     "machine is lost": (lost_machine, "the Kubernetes machine node-0 is not ready", "describe node node-0"),
-    "machine is short of disk": (full_machine, "node-0 has DiskPressure", "describe node node-0"),
     "a new pod waits for jobs": (rolling,
         "node default-1 takes no more jobs: it gets a new pod when those that it has are done",
         "squeue --nodelist=default-1"),
     "scale-in waits for jobs": (leaving, "default-1 leaves and waits for 1 job", "scancel 17"),
     "pod does not end": (lambda c: c.thing("Pod", "login-0")["metadata"].update(deletionTimestamp=ago(600)),
         "should have ended 10 min ago", "--force"),
-    "a step of `up` cannot mount its volume": (volume_is_away,
-        "pod users-eb33788d-dcx85 is not ready after", "describe -n slurm pod users-"),
     "evicted": (evicted, "pod default-1 has failed: Evicted", "describe -n slurm pod default-1"),
     # slurmctld and nodes
     "a restore was cut short": (
@@ -231,22 +354,20 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
     "drained by its checks": (drained("health/clock [node]: 40 s off", comment="fail clock [node]: 40 s off"),
         "drained by its health checks: clock", "slurmstack health"),
     "a check that fails and drains nothing": (checked("fail dns [node]: slurmctld's name is unknown"),
-        "takes jobs though its check dns fails", "logs --node"),
+        "takes jobs though its check dns fails", "slurmstack logs "),
     "jail hangs": (
         checked("not checked filesystem: process 17 (health-periodic) of an earlier run does not end", "default-0"),
-        "takes jobs though its check filesystem does not end", "logs --node"),
+        "takes jobs though its check filesystem does not end", "slurmstack logs "),
     # what `up` has done
     "jail is half populated": (populating(None), "the jail is being populated", "populate-jail"),
     "volume is too small for the jail": (populating(3), "the jail could not be populated", "jail.size"),
     "users": (failed_job("users-", "Pod was failed: exit code 2"),
         "a step of the last `up` has failed: users-", "logs -n slurm job/users-"),
     "configuration is on its way": (agent(pending="later"), "is on its way", "config-agent"),
-    "apply was cut short": (both(lease(600, died=True), told("default", 1)),
+    "apply was cut short": (both(lease(600, died=True), agent()),
         "a command that began 10 min ago was cut short", "same command again"),
     "apply is at work": (lease(600),
         "another command has been changing the cluster for 10 min", "wait for it; if it has ended"),
-    "pool is smaller than the stack file": (told("default", 1),
-        "pool default is not as in the stack file", "slurmstack preview"),
     "partition is closed": (slurm_says(partitions=(0, "PartitionName=main Nodes=x State=DOWN TotalCPUs=4")),
         "partition main is DOWN", "state=up"),
     "slurmdbd is silent": (slurm_says(database=(124, "")), "slurmdbd does not answer", "logs -n slurm slurmdbd-0"),
@@ -254,9 +375,6 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {
         "pod database-0: mariadbd has no image", "and then kubectl delete -n slurm pod database-0"),
     "backup": (failed_backup, "a backup, or a look at backups, has failed", "docs/restore.md"),
     # jobs
-    "impossible constraints": (queued("12", "BadConstraints"), "asks for what there is not", "scontrol release 12"),
-    "limit of a job": (queued("12", "QOSMaxCpuPerJobLimit"), "than one job may have", "slurmstack:qos"),
-    "time limit of the partition": (queued("12", "PartitionTimeLimit"), "its partition takes no such job", "ANOTHER"),
     "account": (queued("12", "InvalidAccount"), "its account or QOS does not", "sacctmgr show assoc user=alice"),
     "launch failed": (queued("12", "launch failed requeued held"),
         "job 12 of alice held: could not be started", "scontrol release 12"),

@@ -8,21 +8,24 @@ from dataclasses import replace
 
 import pytest
 
-from cli.doctor.cluster import reasons
-from cli.doctor.cluster.diagnose import diagnose, diagnose_job
-from cli.doctor.cluster.facts import Facts, Pool
 from cli.doctor.cluster.findings import Finding
-from cli.doctor.cluster.reasons import Kind, meaning
-from tests.unit.cli.doctor.cluster.recorded import RecordedCluster, recorded
+from cli.doctor.cluster.rules import diagnose
+from cli.doctor.cluster.rules.jobs import _TABLE, Kind, meaning
+from cli.status.snapshot import Snapshot
+from config import load_config
+from tests import stacks
+from tests.stacks import with_change
 from tests.unit.cli.doctor.cluster.situations import (
     SITUATIONS,
     Ill,
+    RecordedCluster,
     ago,
     both,
     drained,
     no_slurmd,
     populating,
     queued,
+    recorded,
     slurm_says,
     unplaced,
 )
@@ -123,9 +126,11 @@ NO_START = "slurmstack/elastic: no node comes, 1 in vain, again at 2026-11-26T07
 ASIDE = "slurmstack/elastic: set aside after 10 starts in vain; resume its nodes when there is capacity"
 
 
-def elastic(cluster: RecordedCluster) -> Facts:
+def elastic(cluster: RecordedCluster) -> Snapshot:
     """As if the one pool were elastic."""
-    return replace(cluster.look(), pools={"default": Pool(size=2, elastic=True)})
+    return replace(
+        cluster.look(), config=load_config(with_change(stacks.dev(), "worker_nodes.default.size", {"max": 2}))
+    )
 
 
 def off(cluster: RecordedCluster, *states: str, reason: str = "") -> None:
@@ -160,7 +165,7 @@ def test_a_pool_without_machines_is_the_one_cause_of_jobs_that_wait(reason: str,
     (found,) = diagnose(elastic(cluster))
     assert found.cause.startswith(f"pool default lacks nodes: {cause}")
     assert found.consequences
-    assert diagnose_job(elastic(cluster), "12")[0].cause == found.cause
+    assert cluster.explain("12", elastic(cluster))[0].cause == found.cause
     assert ("state=resume" in found.mend) is (reason == ASIDE)
     assert "pods -l slurmstack/pool=default" in found.mend
 
@@ -200,7 +205,7 @@ def test_a_reason_has_its_kind_and_one_that_is_new_is_shown_as_it_is(kind: Kind,
 
 
 def test_no_command_shows_what_users_wrote_as_it_is() -> None:
-    for _, _, _, mend in [*reasons._TABLE, ("", "", "", meaning("SomethingNew").mend)]:
+    for _, _, _, mend in [*_TABLE, ("", "", "", meaning("SomethingNew").mend)]:
         for command in re.findall(r"(?:squeue|sprio|scontrol show job) [^;]*", mend):
             assert re.search(r"\| cat -v$| (--format|-O)\b", command), command
             assert not re.search(r"%[jkaoZw]", command), command
