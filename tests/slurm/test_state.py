@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-from images.backup import state
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox
@@ -51,18 +49,3 @@ def cut_short(directory: Path) -> None:
     """
     (directory / "job_state").rename(directory / "job_state.new")
     (directory / "job_state.old").write_bytes(b"of long ago")
-
-
-def test_a_queue_without_jobs_that_a_restore_has_made_is_one_for_slurmctld(
-    own_cluster: ClusterFactory, slurm_version: str
-) -> None:
-    """As after a backup from before the first job, where accounting or the state that is replaced knows more."""
-    cluster = own_cluster(slurm_version, workers=1)
-    stop(cluster)
-    for path in cluster.state.glob("job_state*"):
-        path.unlink()
-    assert state.raise_next_id(cluster.state, 4711) == 4711
-    owner = (cluster.state / "node_state").stat()
-    os.chown(cluster.state / "job_state", owner.st_uid, owner.st_gid)
-    start(cluster)
-    assert cluster.run(HOLD).stdout.strip() == "4711"
