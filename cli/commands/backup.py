@@ -36,15 +36,6 @@ def backup() -> None:
     """Make backups, list them, see whether they can be read, and whether a cluster starts from them.
 
     What is saved, when, and how to get it back without this command: docs/backups.md.
-
-    Examples:
-      slurmstack backup now
-
-      slurmstack backup list
-
-      slurmstack backup verify --all
-
-      slurmstack backup rehearse
     """
 
 
@@ -135,11 +126,6 @@ def rehearse(config: ConfigOption = None, *, at: AtOption = "", as_json: JsonOpt
     only directories are read; `backup verify` reads what files hold. Exit status: 0; 1 if the backup is not as it was,
     or could not be put back. `backup list` shows when one has ended well; the alert BackupUnrehearsed fires where none
     has for 30 days.
-
-    Examples:
-      slurmstack backup rehearse
-
-      slurmstack backup rehearse --at 2026-11-26
     """
     stack, kubectl, namespace, report = _opened(config)
     if _rehearse(kubectl, stack.config, at, report, as_json=as_json):
@@ -186,11 +172,7 @@ upgrade_app = typer.Typer()
 
 @upgrade_app.callback()
 def upgrade() -> None:
-    """Try another release of Slurm on the last backup, before the cluster gets it.
-
-    Examples:
-      slurmstack upgrade rehearse --version 26.05
-    """
+    """Try another release of Slurm on the last backup, before the cluster gets it."""
 
 
 @upgrade_app.command("rehearse")
