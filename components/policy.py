@@ -1,4 +1,4 @@
-"""The policy: accounts, QOS, users and reservations in Slurm, made from the stack file."""
+"""The policy: accounts, QOS and users in Slurm, made from the stack file."""
 
 from __future__ import annotations
 

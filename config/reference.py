@@ -17,7 +17,7 @@ FOLDER = Path(__file__).resolve().parent.parent / "docs" / "stack-file"
 PAGES = {
     "README": "cloud cluster slurm images controller login jail mounts topology rolling protect",
     "nodes": "worker_nodes partitions health",
-    "jobs": "accounts qos users groups sssd accounting preemption reservations licenses job_submit",
+    "jobs": "accounts qos users groups sssd accounting preemption licenses job_submit",
     "services": "rest dashboard monitoring logs network_policies backup",
 }
 """Page -> its sections."""

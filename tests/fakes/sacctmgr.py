@@ -1,4 +1,4 @@
-"""A model of what sacctmgr and scontrol do to slurmdbd's tables, as tried with 24.11 and 26.05.
+"""A model of what sacctmgr does to slurmdbd's tables, as tried with 24.11 and 26.05.
 
 What an option and a column are called and how a value is written is from sacctmgr(1), and not from our own tables:
 tests/slurm/test_policy.py has the same policies made here and by a real slurmdbd, and the same printed by both.
@@ -85,7 +85,6 @@ class FakeSlurm:
     accounts: dict[str, dict[str, Any]] = field(default_factory=dict)
     associations: dict[Key, dict[str, Any]] = field(default_factory=dict)
     users: dict[str, dict[str, Any]] = field(default_factory=dict)
-    reservations: str = ""
     jobs: list[tuple[str, str, str, str]] = field(default_factory=list)
     """Number, user, QOS and account."""
     commands: list[list[str]] = field(default_factory=list)
@@ -103,7 +102,7 @@ class FakeSlurm:
             (between,) = (word.partition("=")[2] for word in words if word.startswith("--delimiter="))
             return Result(code=0, stdout="".join(f"{between.join(job)}\n" for job in self.jobs))
         if words[:3] == ["scontrol", "show", "reservation"]:
-            return Result(code=0, stdout=self.reservations)
+            return Result(code=0, stdout="No reservations in the system\n")
         if "list" in words:
             return Result(code=0, stdout=self._list(words[words.index("list") + 1 :]))
         self.commands.append(words)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -14,11 +12,11 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from config import load_config
-from images.accounting.policy import Applier
+from images.accounting.document import ASSOCIATION, QOS, load
+from images.accounting.plan import plan
+from images.accounting.policy import bring_in_line
 from images.accounting.sacctmgr import Slurm, read
 from images.common.command import Result, Runner
-from images.common.policy.document import ASSOCIATION, QOS, load
-from images.common.policy.plan import plan
 from images.common.wait import Clock
 from slurm.policy import environment, policy_document
 from tests import stacks
@@ -32,7 +30,7 @@ from tests.slurm.pod import HANG_SECONDS, LIBEXEC, wait_until
 EXAMPLES = 3
 """Of two policies each: as many as a real slurmdbd makes in about ten seconds."""
 
-NOTHING = {"version": 1, "prune": True, "accounts": {}, "users": {}, "qos": {}, "reservations": {}}
+NOTHING = {"version": 1, "prune": True, "accounts": {}, "users": {}, "qos": {}}
 
 PEOPLE = {"alice": 10001, "bob": 10002, "carol": 10003}
 
@@ -222,41 +220,6 @@ def test_a_user_who_leaves_with_jobs_stays_until_they_end_and_gets_no_new_ones(c
     assert "bob|" not in sacctmgr(cluster, "list assoc format=user,account").stdout
 
 
-def test_reservations_are_made_moved_and_removed(cluster: AccountingSandbox) -> None:
-    day = datetime.now(UTC) + timedelta(days=3)
-
-    def reserved(**changes: Any) -> str:
-        maintenance = {
-            "start": f"{day:%Y-%m-%dT08:00:00}", "duration": "2:00:00", "nodes": ["default-0"], "maintenance": True,
-            "repeat": "weekly", **changes,
-        }  # fmt: skip
-        course = {
-            "start": f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%dT08:00:00}", "duration": "4:00:00",
-            "node_count": 1, "accounts": ["ml"], "ignore_jobs": True,
-        }  # fmt: skip
-        return document(FIRST, reservations={"maint": maintenance, "course": course})
-
-    did = apply(cluster, reserved())
-    assert [line for line in did if "reservation" in line] == [
-        "+ reservation course",
-        "+ reservation maint",
-    ]
-    assert apply(cluster, reserved()) == ["nothing to change"]
-
-    did = apply(cluster, reserved(duration="3:00:00"))
-    assert did[:-1] == ["~ reservation maint: duration 02:00:00 => 03:00:00"]
-    assert apply(cluster, reserved(duration="3:00:00")) == ["nothing to change"]
-    shown = cluster.run("scontrol show reservation maint --oneliner").stdout
-    assert "Duration=03:00:00" in shown
-    assert "Flags=MAINT,WEEKLY,SPEC_NODES" in shown
-
-    byhand = f"reservationname=byhand starttime={day:%Y-%m-%dT20:00:00} duration=60 nodes=default-0 users=root"
-    assert cluster.run(f"scontrol create {byhand}").returncode == 0
-    did = apply(cluster, document(FIRST))
-    assert [line for line in did if line.startswith("- ")] == ["- reservation course", "- reservation maint"]
-    assert "! reservation byhand was made by hand: kept (accounting.prune: true removes it)" in did
-
-
 def turned(document: dict[str, Any]) -> dict[str, Any]:
     """The same, in the opposite order."""
     return {key: dict(reversed(part.items())) if isinstance(part, dict) else part for key, part in document.items()}
@@ -269,12 +232,11 @@ def replay(cluster: AccountingSandbox, policies: list[dict[str, Any]]) -> None:
     real, fake = (Slurm(runner=runner, cluster="sandbox") for runner in (in_pod(cluster), FakeSlurm(cluster="sandbox")))
     for document in [*policies, NOTHING]:
         for slurm, order in ((real, document), (fake, turned(document))):
-            applier = Applier(slurm=slurm, log=lambda _: None, wall_time=time.time, clock=Clock())
-            applier.bring_in_line(load(json.dumps(order)))
+            bring_in_line(slurm, load(json.dumps(order)), lambda _: None, Clock())
         asked = load(json.dumps(document))
         there = read(real)
         assert matches(there, asked.wanted)
-        left = plan(there, asked.wanted, prune=asked.prune, now=time.time())
+        left = plan(there, asked.wanted, prune=asked.prune)
         assert left.changes == ()
         assert listed(real) == listed(fake)
 

@@ -27,8 +27,7 @@ RUNNING: Final = "running,suspended,configuring,stopped"
 """States of jobs that have a node, those that are ending not included."""
 
 RESERVATION: Final = "health-test-"
-"""With the node's name: what keeps a node for the tests alone, by which images/common/policy/reservation.py knows it
-too, and by the comment."""
+"""With the node's name: what keeps a node for the tests alone."""
 RETEST: Final = "re-test of "
 """And the comment of that, with the node's name too."""
 

@@ -6,9 +6,11 @@ import textwrap
 from pathlib import Path
 
 import jsonschema
+import pytest
 import yaml
 
 from config import load_config, load_stack_file
+from config.base import seconds
 from config.schema import stack_file_schema
 from config.sections.monitoring import Monitoring
 from slurm.conf import effective_settings, render
@@ -43,7 +45,6 @@ def test_editors_accept_what_we_accept() -> None:
             "alice": {"uid": 10001, "accounts": ["ml"]},
             "bob": {"uid": 10002, "accounts": {"ml": {"max_wall": "unlimited"}}},
         },
-        reservations={"r": {"start": "2999-01-01T00:00", "duration": "1-0", "node_count": 1, "users": ["alice"]}},
         licenses={"ansys": 3},
         accounting={"retention": {"jobs": "90days", "steps": None}, "database": {"external": external}},
         sssd={"secret": "sssd"},
@@ -63,3 +64,14 @@ def test_the_cluster_of_teams_of_the_page_about_accounting_is_accepted_as_it_is(
     assert config.accounts["students"].parent == "physics"
     assert config.partitions["gpu"].allow_accounts == ("physics",)
     jsonschema.validate(yaml.safe_load(path.read_text(encoding="utf-8")), stack_file_schema())
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [
+        ("30", 1800), ("1:30", 90), ("1:30:00", 5400), ("2-12", 216_000), ("2-12:30", 217_800), ("1-00:00:01", 86_401),
+        ("UNLIMITED", None), ("infinite", None),
+    ],
+)  # fmt: skip
+def test_times_mean_what_slurm_means(limit: str, expected: int | None) -> None:
+    assert seconds(limit) == expected

@@ -1,11 +1,11 @@
-"""Accounts, QOS, users and reservations: from any policy to any other against a model of Slurm's tables, also
+"""Accounts, QOS and users: from any policy to any other against a model of Slurm's tables, also
 after a refusal; and the program `policy` as a pod starts it: what it prints, how it ends, and what it waits for."""
 
 from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,26 +15,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from images.accounting import policy as program
-from images.accounting.policy import Applier
+from images.accounting.document import MARK, QOS, State, unset
+from images.accounting.policy import bring_in_line
 from images.accounting.sacctmgr import Slurm, SlurmError, read
 from images.common import process
-from images.common.command import Result
-from images.common.policy.document import MARK, QOS, State, unset
-from images.common.policy.reservation import create, parse, settled
 from images.common.process import CannotGoOnError, RefusedError
 from tests.fakes.commands import FakeClock
 from tests.fakes.sacctmgr import FakeSlurm
 from tests.policies import documents, matches, policy
 
-NOW = 1_795_300_000.0  # 2026-11-21T22:26:40, a Saturday
-
 QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-def applier(slurm: FakeSlurm, log: list[str] | None = None) -> Applier:
-    said: list[str] = [] if log is None else log
-    client = Slurm(runner=slurm, cluster=slurm.cluster)
-    return Applier(slurm=client, log=said.append, wall_time=lambda: NOW, clock=FakeClock())
+def apply(slurm: FakeSlurm, document: dict[str, Any]) -> list[str]:
+    """What it says of it."""
+    log: list[str] = []
+    bring_in_line(Slurm(runner=slurm, cluster=slurm.cluster), policy(document), log.append, FakeClock())
+    return log
 
 
 def present(slurm: FakeSlurm) -> State:
@@ -55,14 +52,14 @@ def test_any_policy_becomes_any_other_and_a_second_run_changes_nothing(
     first: dict[str, Any], second: dict[str, Any], handmade: bool
 ) -> None:
     slurm = with_handmade(FakeSlurm()) if handmade else FakeSlurm()
-    applier(slurm).bring_in_line(policy({**first, "prune": False}))
+    apply(slurm, {**first, "prune": False})
 
-    applier(slurm).bring_in_line(policy(second))
+    apply(slurm, second)
 
     assert matches(present(slurm), policy(second).wanted)
     assert ("handmade" in slurm.accounts) == (handmade and not second["prune"])
     slurm.commands.clear()
-    applier(slurm).bring_in_line(policy(second))
+    apply(slurm, second)
     assert slurm.commands == []
 
 
@@ -70,14 +67,14 @@ def test_any_policy_becomes_any_other_and_a_second_run_changes_nothing(
 @given(documents(), documents(), st.integers(0, 12))
 def test_after_a_refused_step_the_next_run_goes_on(first: dict[str, Any], second: dict[str, Any], step: int) -> None:
     slurm = with_handmade(FakeSlurm())
-    applier(slurm).bring_in_line(policy({**first, "prune": False}))
+    apply(slurm, {**first, "prune": False})
     numbers = itertools.count()
     slurm.refuse = lambda _: "no, says Slurm" if next(numbers) == step else None
 
     with suppress(SlurmError):  # unless it takes fewer steps
-        applier(slurm).bring_in_line(policy(second))
+        apply(slurm, second)
     slurm.refuse = lambda _: None
-    applier(slurm).bring_in_line(policy(second))
+    apply(slurm, second)
 
     assert matches(present(slurm), policy(second).wanted)
 
@@ -93,24 +90,24 @@ def many(users: int, accounts: int) -> dict[str, Any]:
         }
         for n in range(users)
     }  # fmt: skip
-    return {"version": 1, "prune": False, "qos": {}, "accounts": tree, "users": people, "reservations": {}}
+    return {"version": 1, "prune": False, "qos": {}, "accounts": tree, "users": people}
 
 
 def test_users_of_one_account_with_the_same_values_are_one_command() -> None:
     slurm = FakeSlurm()
 
-    applier(slurm).bring_in_line(policy(many(500, 5)))
+    apply(slurm, many(500, 5))
 
     assert len(slurm.commands) < 15, "each account, and its users by what they get"
     assert slurm.associations[("u499", "t04", "")]["fairshare"] == "2"
 
 
 def test_an_account_with_users_made_by_hand_below_is_kept() -> None:
-    slurm, log = FakeSlurm(), list[str]()
-    applier(slurm).bring_in_line(policy(many(1, 1)))
+    slurm = FakeSlurm()
+    apply(slurm, many(1, 1))
     slurm._change(["add", "user", "zoe", "cluster=test", "account=t00"])
 
-    applier(slurm, log).bring_in_line(policy(many(0, 0)))
+    log = apply(slurm, many(0, 0))
 
     assert ("zoe", "t00", "") in slurm.associations
     assert "! account t00 left the stack file, but something below it is kept, and so is it" in log
@@ -118,10 +115,10 @@ def test_an_account_with_users_made_by_hand_below_is_kept() -> None:
 
 def test_the_default_qos_is_never_removed_and_loses_what_a_stack_file_had_given_it() -> None:
     slurm = FakeSlurm()
-    applier(slurm).bring_in_line(policy({**many(1, 1), "qos": {"normal": {"description": "", "priority": 9}}}))
+    apply(slurm, {**many(1, 1), "qos": {"normal": {"description": "", "priority": 9}}})
     assert slurm.qos["normal"]["priority"] == 9
 
-    applier(slurm).bring_in_line(policy({**many(1, 1), "prune": True}))
+    apply(slurm, {**many(1, 1), "prune": True})
 
     assert present(slurm).qos[("normal",)] == unset(QOS) | {"description": "normal qos default"}
 
@@ -134,12 +131,12 @@ def jobs_of(*used: tuple[str, str, str]) -> list[tuple[str, str, str, str]]:
 @given(documents(), documents(), st.data())
 def test_what_jobs_use_stays_until_they_end(first: dict[str, Any], second: dict[str, Any], data: st.DataObject) -> None:
     slurm = with_handmade(FakeSlurm())
-    applier(slurm).bring_in_line(policy({**first, "prune": False}))
+    apply(slurm, {**first, "prune": False})
     used = data.draw(st.sets(st.sampled_from(sorted(slurm.associations)), max_size=3))
     qos = data.draw(st.sampled_from(sorted(slurm.qos)))
     slurm.jobs = jobs_of(*((user, account, qos) for user, account, _ in used))
 
-    applier(slurm).bring_in_line(policy(second))
+    apply(slurm, second)
 
     wanted = policy(second).wanted
     assert matches(present(slurm), wanted)
@@ -148,16 +145,16 @@ def test_what_jobs_use_stays_until_they_end(first: dict[str, Any], second: dict[
     assert all(slurm.associations[key]["maxsubmitjobs"] == 0 for key in left)
     assert all(slurm.users[user]["admin_level"] == "none" for user, *_ in left if (user,) not in wanted.users)
     slurm.commands.clear()
-    applier(slurm).bring_in_line(policy(second))
+    apply(slurm, second)
     assert slurm.commands == []
 
     slurm.jobs = []
-    applier(slurm).bring_in_line(policy({**second, "prune": True}))
+    apply(slurm, {**second, "prune": True})
     assert present(slurm).associations.keys() == wanted.associations.keys()
     assert present(slurm).accounts.keys() == wanted.accounts.keys()
 
 
-# ---------------------------------------------------------------- the program, and reservations
+# ---------------------------------------------------------------- the program
 
 ENVIRONMENT = {"CLUSTER_NAME": "test", "CONTROLLER": "controller-0:6817", "ACCOUNTING": "slurmdbd-0:6819"}
 
@@ -167,16 +164,7 @@ DOCUMENT: dict[str, Any] = {
     "accounts": {"ml": {"parent": "root", "description": "ml", "organization": "ml", "fairshare": 10}},
     "qos": {},
     "users": {"ann": {"default_account": "ml", "admin_level": "none", "associations": {"ml": {"fairshare": 2}}}},
-    "reservations": {},
 }
-
-
-def reservation(**changes: Any) -> dict[str, Any]:
-    wanted = {
-        "start": 1796112000, "duration": 7200, "nodes": ("gpu-0",), "node_count": None, "partition": None, "users": (),
-        "accounts": ("ml",), "repeat": None, "maintenance": False, "ignore_jobs": False, "comment": "slurmstack",
-    }  # fmt: skip
-    return {**wanted, **changes}
 
 
 Start = Callable[..., int]
@@ -215,69 +203,3 @@ def test_slurmdbd_that_goes_away_half_way_is_tried_again(start: Start, capsys: p
     slurm.refuse = lambda _: None
     assert start(slurm) == 0
     assert ("ann", "ml", "") in slurm.associations
-
-
-@pytest.mark.parametrize(
-    ("comment", "ours"),
-    [("slurmstack", False), ("re-test of cpu-speed, last run never, drained 2026-11-21T21:56:10Z: slow", True)],
-)
-def test_reservations_of_the_tests_of_nodes_are_no_part_of_the_policy(comment: str, *, ours: bool) -> None:
-    """Unless they are somebody else's, of that name."""
-    shown = (
-        "ReservationName=health-test-gpu-0 StartTime=2026-12-08T08:00:00 EndTime=2026-12-08T10:00:00 Duration=02:00:00 "
-        "Nodes=gpu-0 NodeCnt=1 CoreCnt=8 Features=(null) PartitionName=(null) Flags=MAINT,SPEC_NODES TRES=cpu=8 "
-        f"Users=root Groups=(null) Accounts=(null) State=INACTIVE MaxStartDelay=(null) Comment={comment}\n"
-    )
-    assert set(parse(shown)) == (set() if ours else {("health-test-gpu-0",)})
-
-
-def test_a_repeated_reservation_that_has_moved_on_is_no_difference() -> None:
-    week = 7 * 86400
-    wanted = reservation(repeat="weekly")
-
-    assert settled({**wanted, "start": wanted["start"] + 2 * week}, wanted, NOW)["start"] == wanted["start"] + 2 * week
-    assert settled({**wanted, "start": wanted["start"] + week + 60}, wanted, NOW)["start"] == wanted["start"]
-
-
-def test_a_reservation_that_is_over_is_told_and_not_made_again() -> None:
-    wanted = {**reservation(start=int(NOW) - 7201), "nodes": ["gpu-0"], "users": [], "accounts": ["ml"]}
-    slurm, log = FakeSlurm(), list[str]()
-
-    applier(slurm, log).bring_in_line(policy({**DOCUMENT, "reservations": {"over": wanted}}))
-
-    assert "! reservation over has ended: it is not made again" in log
-    assert not [words for words in slurm.commands if words[0] == "scontrol"]
-
-
-def test_a_reservation_that_was_declared_after_its_start_begins_at_once_and_ends_when_it_was_to() -> None:
-    wanted = reservation(start=int(NOW) - 600)
-    assert create("r", wanted, NOW)[3:5] == ["starttime=2026-11-21T22:26:40", "endtime=2026-11-22T00:16:40"]
-    made = {**wanted, "start": int(NOW), "duration": 6600}
-    assert settled(made, wanted, NOW + 60) == made, "it is no difference"
-
-
-def test_a_repeated_reservation_begins_at_the_next_time_of_its_kind() -> None:
-    friday = 1795161600 - 7 * 86400  # 2026-11-13T08:00:00
-    for repeat, day in (("weekday", "23"), ("weekend", "22"), ("weekly", "27")):
-        words = create("r", reservation(start=friday, repeat=repeat), NOW)
-        assert words[3] == f"starttime=2026-11-{day}T08:00:00"
-
-
-def test_a_reservation_waits_for_its_nodes_and_nothing_is_changed_without_them(
-    start: Start, capsys: pytest.CaptureFixture[str]
-) -> None:
-    class Registering(FakeSlurm):
-        def __call__(self, argv: Sequence[str], **options: Any) -> Result:
-            if list(argv[:3]) == ["scontrol", "show", "node"]:
-                return Result(code=0, stdout="NodeName=gpu-1 Arch=x86_64 State=IDLE Weight=1\n")
-            return super().__call__(argv, **options)
-
-    slurm = Registering()
-    document = {**DOCUMENT, "reservations": {"maint": reservation(nodes=["gpu-0", "gpu-1"])}}
-
-    assert start(slurm, document) == RefusedError.status
-
-    printed = capsys.readouterr().out
-    assert "policy: waiting for nodes gpu-0, which a reservation needs\n" in printed
-    assert printed.endswith("policy: error: not there: nodes gpu-0, which a reservation needs; nothing was changed\n")
-    assert slurm.commands == []
