@@ -1,4 +1,4 @@
-"""The whole Slurm cluster."""
+"""The whole Slurm cluster, and its configuration as Pulumi has it."""
 
 from __future__ import annotations
 
@@ -7,42 +7,99 @@ from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
+from pulumi.runtime.config import CONFIG, get_config_env, is_config_secret
 
-from components.accounting import Accounting, AccountingArgs
+from components.accounting import Accounting, AccountingArgs, Database, DatabaseArgs
 from components.backup import Backup, BackupArgs
 from components.clouds.base import CloudResources
-from components.configuration import Configuration, ConfigurationArgs
+from components.configuration import Configuration, ConfigurationArgs, Topology
 from components.controller import Controller, ControllerArgs
-from components.database import Database, DatabaseArgs
 from components.elastic import Elastic, ElasticArgs
 from components.exporter import Exporter, ExporterArgs
-from components.grafana import GrafanaDashboards
 from components.health import Health, HealthArgs
 from components.image_trial import ImageTrial, ImageTrialArgs
 from components.jail import Jail, JailArgs
 from components.kit import pods
 from components.kit.context import ClusterArgs, Scope, recommended_labels
-from components.kube_state import KubeState, KubeStateArgs
 from components.log_shipping import LogShipping
 from components.login import Login, LoginArgs
-from components.monitoring import Monitoring
+from components.monitoring import GrafanaDashboards, KubeState, Monitoring, PrometheusOperator
 from components.mounts import Mount, MountArgs
 from components.network_policies import NetworkPolicies
 from components.policy import Policy, PolicyArgs
-from components.priority import FIRST, Priority, PriorityArgs
-from components.prometheus_operator import PrometheusOperator
 from components.rest import Rest, RestArgs
 from components.secrets import Secrets, SecretsArgs
-from components.topology import Topology, TopologyArgs
 from components.users import Users, UsersArgs
 from components.workers import WorkerPool, WorkerPoolArgs
+from config import ConfigError, load_config
 from config.cluster import ClusterConfig
+from config.load import PROJECT, check_keys, encrypted_problem, plain
 from config.sections.storage import Mount as MountConfig
 from config.sections.workers import WorkerPool as WorkerPoolConfig
 from slurm.conf import effective_settings, render, slurmdbd_conf, uses_tree
 from slurm.images import image_tags
-from slurm.local_cluster import KUBE_STATE_IMAGE
-from slurm.names import NODES_SERVICE, STACK
+from slurm.names import (
+    ACCOUNTING,
+    CONTROL,
+    CONTROLLER,
+    DATABASE,
+    ELASTIC,
+    LOGIN,
+    NODES_SERVICE,
+    STACK,
+)
+
+
+def stack_config() -> ClusterConfig:
+    """Every `slurmstack:` key of the current stack, checked as a whole. Raises ConfigError with all problems.
+
+    Pulumi's `Config` can only be asked for keys that one knows; a misspelt section would be overlooked. So the keys are
+    taken from the runtime's own table, and only the values from `Config`.
+    """
+    prefix = f"{PROJECT}:"
+    keys = {**get_config_env(), **CONFIG.get()}
+    check_keys(keys)
+    names = sorted(key[len(prefix) :] for key in keys if key.startswith(prefix))
+    encrypted = [name for name in names if is_config_secret(prefix + name)]
+    if encrypted:
+        raise ConfigError(encrypted_problem(name) for name in encrypted)
+    reader = pulumi.Config(PROJECT)
+    return load_config({name: plain(reader.get(name)) for name in names})
+
+
+FIRST = frozenset({CONTROLLER, ACCOUNTING, DATABASE, ELASTIC, LOGIN})
+"""Components without which nobody works."""
+
+PRIORITY = 1000
+"""Above pods without a PriorityClass, which have 0, as workers are. Far below Kubernetes' own."""
+
+
+class Priority(pulumi.ComponentResource):
+    """What comes first where machines have no room for all: what the cluster cannot do without, then its workers.
+
+    A PriorityClass for the pods of `FIRST`: of pods that wait they get room first, and kubelets evict them last.
+
+    It ends no pod for others (`Never`): a class counts in the whole Kubernetes cluster, and whose pods may be ended
+    there its administrator decides.
+    """
+
+    name: pulumi.Output[str]
+
+    def __init__(self, name: str, cluster: str, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("slurmstack:index:Priority", name, None, opts)
+        made = k8s.scheduling.v1.PriorityClass(
+            f"{name}-class",
+            # Its name is shared by all clusters in one Kubernetes, so the namespace is in it.
+            metadata=k8s.meta.v1.ObjectMetaArgs(
+                name=f"{cluster}-{CONTROL}", labels=recommended_labels(cluster, CONTROL)
+            ),
+            value=PRIORITY,
+            preemption_policy="Never",
+            description="Slurm's daemons and login nodes",
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self.name = made.metadata.apply(lambda metadata: str(metadata.name))
+        self.register_outputs({})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,8 +146,7 @@ class SlurmCluster(pulumi.ComponentResource):
         self.accounting = self._create_accounting(config) if config.accounting.enabled else None
         self.controller = self._create_controller(config)
         if uses_tree(effective_settings(config)):
-            rights = TopologyArgs(scope=scope, account=self.controller.account)
-            Topology(f"{name}-topology", rights, self._inside)
+            Topology(f"{name}-topology", scope, self.controller.account, self._inside)
         if self.accounting is not None:
             self._create_policy(config, self.accounting)
         self.health = self._create_health(config) if config.health.enabled else None
@@ -156,8 +212,8 @@ class SlurmCluster(pulumi.ComponentResource):
         """None where the stack file names a class for all pods, which then are alike."""
         if config.cluster.priority_class is not None:
             return None
-        args = PriorityArgs(cluster=config.cluster.namespace)
-        return Priority(f"{self._name}-priority", args, pulumi.ResourceOptions(parent=self)).name
+        child = pulumi.ResourceOptions(parent=self)
+        return Priority(f"{self._name}-priority", config.cluster.namespace, child).name
 
     def _create_namespace(self, config: ClusterConfig) -> k8s.core.v1.Namespace:
         # The workers' capability for the jail is what Pod Security calls privileged; saying so here keeps clusters that
@@ -245,13 +301,12 @@ class SlurmCluster(pulumi.ComponentResource):
         return Exporter(f"{self._name}-exporter", args, self._inside)
 
     def _create_monitoring(self, config: ClusterConfig) -> None:
-        name, scope, monitoring = self._name, self._scope, config.monitoring
-        whole = ClusterArgs(scope=scope, config=config)
+        name, monitoring = self._name, config.monitoring
+        whole = ClusterArgs(scope=self._scope, config=config)
         if monitoring.install:
             Monitoring(f"{name}-monitoring", whole, self._inside)
         if monitoring.has_kube_state:
-            image = monitoring.kube_state_image or KUBE_STATE_IMAGE
-            KubeState(f"{name}-kube-state", KubeStateArgs(scope=scope, image=image), self._inside)
+            KubeState(f"{name}-kube-state", whole, self._inside)
         if monitoring.existing is not None:
             PrometheusOperator(f"{name}-prometheus-operator", whole, self._inside)
         if monitoring.has_dashboards:

@@ -1,4 +1,4 @@
-"""Slurm's configuration: the files, and the proof that slurmctld has taken them."""
+"""Slurm's configuration: the files, the proof that slurmctld has them, and the rights that a switch tree takes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.kit import pods, volumes, workloads
-from components.kit.context import Scope
+from components.kit import pods, rbac, volumes, workloads
+from components.kit.context import Scope, apart, children_of
 from slurm.conf import config_hash
-from slurm.names import AGENT_PORT, CONFIG_MAP, CONTROLLER_HOST
+from slurm.names import AGENT_PORT, CONFIG_MAP, CONTROLLER, CONTROLLER_HOST
 
 DEADLINE = 900
 """Seconds for a configuration to become active. On a first start this includes pulling images and filling the jail."""
@@ -86,3 +86,25 @@ class Configuration(pulumi.ComponentResource):
             env=pods.env(AGENT_URL=f"http://{CONTROLLER_HOST}:{AGENT_PORT}"),
             resources=pods.resources(cpu="10m", memory="32Mi"),
         )
+
+
+class Topology(pulumi.ComponentResource):
+    """Rights of the configuration agent, for a stack with a switch tree only: to follow worker pods and nodes.
+
+    Kubernetes nodes are in no namespace, so this is the one right that reaches out of the cluster's own: to read them.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        scope: Scope,
+        account: k8s.core.v1.ServiceAccount,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        """`account`: the controller's."""
+        super().__init__("slurmstack:index:Topology", name, None, apart(opts))
+        metadata = scope.metadata(f"{CONTROLLER}-topology", "topology")
+        rbac.allow(name, metadata, account, [rbac.rule("pods", "list", "watch")], children_of(self, opts))
+        nodes = [rbac.rule("nodes", "list", "watch")]
+        rbac.allow_everywhere(name, scope, "topology", account, nodes, parent=self)
+        self.register_outputs({})

@@ -10,10 +10,14 @@ import pulumi_kubernetes as k8s
 
 from components.clouds.base import CloudResources, Placement, StaticVolumeArgs, host_volume, kubernetes_provider
 from components.clouds.nebius import resources
-from components.clouds.nebius.access import create_node_account
 from components.clouds.nebius.gpu_stack import RDMA_RESOURCE, GpuStack, GpuStackArgs
-from components.clouds.nebius.node_groups import NodeGroupsArgs, create_role_groups, create_worker_groups
-from components.clouds.nebius.placement import role_placement, worker_placement
+from components.clouds.nebius.node_groups import (
+    NodeGroupsArgs,
+    create_role_groups,
+    create_worker_groups,
+    role_placement,
+    worker_placement,
+)
 from config.cluster import ClusterConfig
 from config.nebius.needs import filesystems_of
 from config.sections.cloud import NebiusCloud as CloudConfig
@@ -67,7 +71,7 @@ class NebiusCloud(pulumi.ComponentResource, CloudResources):
     def _create_node_groups(self) -> Mapping[str, list[pulumi.Resource]]:
         """Groups by worker pool; those of our own roles under an empty name."""
         pools = self._config.worker_nodes
-        account = create_node_account(self._scope, self._config.images.registry)
+        account = resources.create_node_account(self._scope, self._config.images.registry)
         args = NodeGroupsArgs(
             cloud=self._cloud,
             cluster_id=self._cluster.id,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.clouds.nebius.placement import RDMA_LABEL
+from components.clouds.nebius.node_groups import RDMA_LABEL
 from components.kit import pods, volumes
 from components.kit.context import recommended_labels
 from slurm.names import content_name
