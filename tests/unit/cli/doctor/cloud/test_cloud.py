@@ -10,8 +10,7 @@ import nebius.api.nebius.mk8s.v1 as mk8s
 import pytest
 from nebius.api.nebius.common.v1 import ResourceMetadata
 
-from cli.doctor.cloud.nebius import diagnose
-from cli.doctor.cloud.report import Finding
+from cli.doctor.cloud.check import Finding, diagnose
 from config import load_config
 from config.sections.cloud import NebiusCloud
 from tests.fakes import nebius_answers as cloud
