@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import pulumi
 import pulumi_kubernetes as k8s
 
 from components.kit import pods, rbac, volumes, workloads
 from components.kit.context import Scope, apart, children_of
-from slurm.conf import config_hash
+from slurm.conf import config_hash, render
 from slurm.names import AGENT_PORT, CONFIG_MAP, CONTROLLER, CONTROLLER_HOST
 
 DEADLINE = 900
@@ -18,14 +17,6 @@ DEADLINE = 900
 
 _VOLUME = "slurm-config"
 _MOUNTED = "/config/slurm"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConfigurationArgs:
-    """Inputs of `Configuration`."""
-
-    scope: Scope
-    files: Mapping[str, str]
 
 
 class Configuration(pulumi.ComponentResource):
@@ -37,20 +28,20 @@ class Configuration(pulumi.ComponentResource):
 
     files: k8s.core.v1.ConfigMap
 
-    def __init__(self, name: str, args: ConfigurationArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, scope: Scope, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:Configuration", name, None, opts)
-        self._child = pulumi.ResourceOptions(parent=self)
-        self._image = args.scope.image("controller")  # it has the program that asks the configuration agent
+        self._child, files = pulumi.ResourceOptions(parent=self), render(scope.config)
+        self._image = scope.image("controller")  # it has the program that asks the configuration agent
         self.files = k8s.core.v1.ConfigMap(
             f"{name}-files",
-            metadata=args.scope.metadata(CONFIG_MAP, "configuration"),
-            data=dict(args.files),
+            metadata=scope.metadata(CONFIG_MAP, "configuration"),
+            data=files,
             opts=self._child,
         )
-        asks = self._container(config_hash(args.files))
+        asks = self._container(config_hash(files))
         self.active = workloads.create_job(
             f"{name}-active",
-            args.scope,
+            scope,
             "configuration",
             asks,
             self._child,

@@ -7,7 +7,7 @@ import pulumi_kubernetes as k8s
 
 from components.clouds.base import Placement
 from components.kit import pods, volumes
-from components.kit.context import ClusterArgs
+from components.kit.context import Scope
 from config.sections.monitoring import Otlp
 from slurm.logs import CONFIG_DIR, CONFIG_FILE, POD_LOGS, POSITIONS, collector_file, header_variable
 from slurm.names import LOG_SHIPPER, content_name
@@ -22,12 +22,12 @@ class LogShipping(pulumi.ComponentResource):
     It has no right in Kubernetes and no capability. It is root, whose files kubelet's logs are.
     """
 
-    def __init__(self, name: str, args: ClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, scope: Scope, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:LogShipping", name, None, opts)
-        child, scope = pulumi.ResourceOptions(parent=self), args.scope
-        otlp = args.config.logs.otlp
+        child = pulumi.ResourceOptions(parent=self)
+        otlp = scope.config.logs.otlp
         assert otlp is not None
-        files = {CONFIG_FILE: collector_file(args.config, otlp)}
+        files = {CONFIG_FILE: collector_file(scope.config, otlp)}
         config = k8s.core.v1.ConfigMap(
             f"{name}-config",
             metadata=scope.metadata(content_name(LOG_SHIPPER, files), LOG_SHIPPER),

@@ -13,7 +13,6 @@ from components.kit.context import FILLING, Scope, waits
 from components.kit.volumes import JailVolume
 from components.mounts import Mount, container_mounts, mount_volumes, mounts_env
 from components.secrets import Secrets
-from config.sections.services import Login as LoginConfig
 from slurm.names import JAIL_DIR, LOGIN, SSH_PORT
 from slurm.users import login_limits
 
@@ -26,7 +25,6 @@ class LoginArgs:
     """Inputs of `Login`."""
 
     scope: Scope
-    login: LoginConfig
     secrets: Secrets
     jail: JailVolume
     mounts: Sequence[Mount]
@@ -45,12 +43,12 @@ class Login(pulumi.ComponentResource):
         self._child = pulumi.ResourceOptions(parent=self)
         self.service = self._create_service(name, args)
         self.stateful_set = self._create_stateful_set(name, args)
-        if args.login.size > 1:
+        if args.scope.config.login.size > 1:
             workloads.disruption_budget(name, args.scope, LOGIN, self._child)
         self.register_outputs({"service": self.service.metadata})
 
     def _create_service(self, name: str, args: LoginArgs) -> k8s.core.v1.Service:
-        login = args.login
+        login = args.scope.config.login
         metadata = args.scope.metadata(LOGIN, LOGIN)
         # A login Service without login nodes is allowed, and Pulumi would wait for its endpoints in vain.
         skip = {"pulumi.com/skipAwait": "true"} if login.size == 0 else {}
@@ -82,7 +80,7 @@ class Login(pulumi.ComponentResource):
                 *mount_volumes(args.mounts),
                 volumes.secret_volume("host-keys", args.secrets.ssh_host_keys.metadata.name),
                 volumes.empty_dir("run", size_limit=pods.SMALL),
-                volumes.empty_dir("tmp", size_limit=args.login.tmp),
+                volumes.empty_dir("tmp", size_limit=args.scope.config.login.tmp),
             ],
         )
         template = pods.pod_template(
@@ -95,12 +93,12 @@ class Login(pulumi.ComponentResource):
             scope.label_selector(LOGIN),
             template,
             scope.after_trial(self._child).merge(waits(FILLING)),
-            replicas=args.login.size,
+            replicas=args.scope.config.login.size,
         )
 
 
 def _sshd(args: LoginArgs) -> k8s.core.v1.ContainerArgs:
-    limits = login_limits(args.login.user_limits)
+    limits = login_limits(args.scope.config.login.user_limits)
     return k8s.core.v1.ContainerArgs(
         name="sshd",
         image=args.scope.image("login"),
@@ -122,10 +120,10 @@ def _sshd(args: LoginArgs) -> k8s.core.v1.ContainerArgs:
             volumes.mount("tmp", "/tmp"),
         ],
         resources=pods.resources(
-            cpu=args.login.cpu,
-            memory=args.login.memory,
-            memory_limit=args.login.most_memory,
-            disk=pods.disk_for(args.login.tmp),
+            cpu=args.scope.config.login.cpu,
+            memory=args.scope.config.login.memory,
+            memory_limit=args.scope.config.login.most_memory,
+            disk=pods.disk_for(args.scope.config.login.tmp),
         ),
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import pulumi
 import pulumi_kubernetes as k8s
@@ -18,29 +17,22 @@ DIRECTORY = "/mounts"
 bound into it once it is populated."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class MountArgs:
-    """Inputs of `Mount`."""
-
-    scope: Scope
-    name: str
-    """Key in the stack file."""
-    mount: MountConfig
-
-
 class Mount(pulumi.ComponentResource):
     """One shared volume: a claim that all workers and login nodes mount."""
 
     claim: k8s.core.v1.PersistentVolumeClaim
 
-    def __init__(self, name: str, args: MountArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self, name: str, scope: Scope, key: str, mount: MountConfig, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        """`key`: in the stack file."""
         super().__init__("slurmstack:index:Mount", name, None, opts)
-        self.name = f"mount-{args.name}"
-        self.path = args.mount.path
-        self.source = f"{DIRECTORY}/{args.name}"
-        mount, child = args.mount, pulumi.ResourceOptions(parent=self)
+        self.name = f"mount-{key}"
+        self.path = mount.path
+        self.source = f"{DIRECTORY}/{key}"
+        child = pulumi.ResourceOptions(parent=self)
         self._volume = volumes.data_volume(
-            f"{name}-claim", args.scope, self.name, "mount",
+            f"{name}-claim", scope, self.name, "mount",
             size=mount.size, storage_class=mount.storage_class, shared=True, opts=child,
         )  # fmt: skip
         self.claim = self._volume.claim

@@ -13,7 +13,6 @@ from components.kit import pods, volumes, workloads
 from components.kit.context import Scope
 from components.secrets import Secrets
 from components.users import Users
-from config.cluster import ClusterConfig
 from slurm.names import content_name
 from slurm.policy import COMPONENT, POLICY_FILE, environment, policy_document
 
@@ -29,7 +28,6 @@ class PolicyArgs:
     """Inputs of `Policy`."""
 
     scope: Scope
-    config: ClusterConfig
     secrets: Secrets
     configuration: Configuration
     """Waited for: slurmctld must know partitions, tracked resources and the users' numbers. A new one alone is no
@@ -51,7 +49,7 @@ class Policy(pulumi.ComponentResource):
     def __init__(self, name: str, args: PolicyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:Policy", name, None, opts)
         self._child = pulumi.ResourceOptions(parent=self)
-        document = policy_document(args.config)
+        document = policy_document(args.scope.config)
         self.document = k8s.core.v1.ConfigMap(
             f"{name}-document",
             metadata=args.scope.metadata(content_name(COMPONENT, document), COMPONENT),
@@ -68,7 +66,7 @@ class Policy(pulumi.ComponentResource):
             name=COMPONENT,
             image=image,
             command=[f"{pods.LIBEXEC}/policy", f"/config/policy/{POLICY_FILE}"],
-            env=pods.env(**environment(args.config)),
+            env=pods.env(**environment(args.scope.config)),
             volume_mounts=[pods.munge_mount(), volumes.mount("policy", "/config/policy", read_only=True)],
             resources=pods.resources(cpu="50m", memory="64Mi"),
         )
