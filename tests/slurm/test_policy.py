@@ -12,7 +12,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from config import load_config
-from images.accounting.document import ASSOCIATION, QOS, load
+from images.accounting.document import load
 from images.accounting.plan import plan
 from images.accounting.policy import bring_in_line
 from images.accounting.sacctmgr import Slurm, read
@@ -20,15 +20,14 @@ from images.common.command import Result, Runner
 from images.common.wait import Clock
 from slurm.policy import environment, policy_document
 from tests import stacks
-from tests.fakes.sacctmgr import FakeSlurm
 from tests.policies import documents, matches
 from tests.slurm.accounting import AccountingSandbox, sacctmgr
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.minimal import accounting_config, add_accounts, identity
 from tests.slurm.pod import HANG_SECONDS, LIBEXEC, wait_until
 
-EXAMPLES = 3
-"""Of two policies each: as many as a real slurmdbd makes in about ten seconds."""
+EXAMPLES = 5
+"""Of two policies each: some twenty seconds of a real slurmdbd."""
 
 NOTHING = {"version": 1, "prune": True, "accounts": {}, "users": {}, "qos": {}}
 
@@ -142,16 +141,6 @@ def in_pod(cluster: AccountingSandbox) -> Runner:
     return run
 
 
-def listed(slurm: Slurm) -> list[list[list[str]]]:
-    """Every table as it is printed, but for large letters: Slurm has some that nobody could set."""
-    qos = ["Name", *(field.column for field in QOS)]
-    associations = ["Account", "User", "Partition", "ParentName", *(field.column for field in ASSOCIATION)]
-    tables = [slurm.table("qos", qos), slurm.table("assoc wopl", associations, "where", "cluster=sandbox")]
-    tables += [slurm.table("user", ["User", "DefaultAccount", "Admin"])]
-    tables += [slurm.table("account", ["Account", column]) for column in ("Descr", "Org")]
-    return [sorted([text.lower() for text in row] for row in table) for table in tables]
-
-
 def association(cluster: AccountingSandbox, account: str) -> list[str]:
     columns = "format=share,grptres,maxjobs,maxwall,qos,defaultqos,parentname"
     return sacctmgr(cluster, f"list assoc wopl where account={account} user= {columns}").stdout.strip().split("|")
@@ -220,26 +209,18 @@ def test_a_user_who_leaves_with_jobs_stays_until_they_end_and_gets_no_new_ones(c
     assert "bob|" not in sacctmgr(cluster, "list assoc format=user,account").stdout
 
 
-def turned(document: dict[str, Any]) -> dict[str, Any]:
-    """The same, in the opposite order."""
-    return {key: dict(reversed(part.items())) if isinstance(part, dict) else part for key, part in document.items()}
-
-
 @settings(max_examples=EXAMPLES, derandomize=True, database=None, phases=[Phase.generate])
 @given(policies=st.lists(documents(), min_size=2, max_size=2))
 def replay(cluster: AccountingSandbox, policies: list[dict[str, Any]]) -> None:
-    """Have policies made one after the other, by a real slurmdbd and, in another order, by the one that is played."""
-    real, fake = (Slurm(runner=runner, cluster="sandbox") for runner in (in_pod(cluster), FakeSlurm(cluster="sandbox")))
+    """Have policies made one after the other."""
+    slurm = Slurm(runner=in_pod(cluster), cluster="sandbox")
     for document in [*policies, NOTHING]:
-        for slurm, order in ((real, document), (fake, turned(document))):
-            bring_in_line(slurm, load(json.dumps(order)), lambda _: None, Clock())
         asked = load(json.dumps(document))
-        there = read(real)
+        bring_in_line(slurm, asked, lambda _: None, Clock())
+        there = read(slurm)
         assert matches(there, asked.wanted)
-        left = plan(there, asked.wanted, prune=asked.prune)
-        assert left.changes == ()
-        assert listed(real) == listed(fake)
+        assert plan(there, asked.wanted, prune=asked.prune).changes == ()
 
 
-def test_any_policy_becomes_any_other_and_is_printed_as_by_the_stand_in(cluster: AccountingSandbox) -> None:
+def test_any_policy_becomes_any_other(cluster: AccountingSandbox) -> None:
     replay(cluster)
