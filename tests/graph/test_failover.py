@@ -7,13 +7,10 @@ from typing import Any
 import pytest
 
 from cli.program.recording import Recording
-from config.errors import ConfigError
-from config.load import load_config
 from images.controller import lease, supervisor
 from slurm import names
 from tests import stacks
-from tests.graph.objects import changed, inputs, objects, recorded
-from tests.stacks import with_change
+from tests.graph.objects import inputs, objects, recorded
 
 PODS = "slurm-controller-pods"
 
@@ -54,29 +51,6 @@ def test_their_rights_are_of_one_lease_and_of_two_pods(one: Recording, both: Rec
         *((["pods"], ["patch"], [name]) for name in lease.PODS),
     ]
     assert lease.PODS == ("controller-0", "controller-1")
-
-
-@pytest.mark.parametrize(
-    ("sections", "change", "said"),
-    [
-        (stacks.existing(), {}, "controller.storage_class"),
-        (stacks.nebius(), {"cloud.controller_nodes.max_size": 2}, "controller.filesystem"),
-        (stacks.nebius(), {"controller.filesystem": {}}, "cloud.controller_nodes.max_size"),
-        (stacks.dev(), {"controller.replicas": True}, "not a whole number"),
-        (stacks.dev(), {"controller.replicas": 3}, "less than or equal to 2"),
-        (stacks.dev(), {"slurm.settings": {"SlurmctldParameters": "enable_rpc_queue"}}, "enable_rpc_queue"),
-    ],
-)
-def test_what_two_cannot_work_with_is_said_in_one_message(
-    sections: dict[str, Any], change: dict[str, Any], said: str
-) -> None:
-    sections = changed(sections, controller__replicas=2)
-    for path, value in change.items():
-        sections = with_change(sections, path, value)
-    with pytest.raises(ConfigError) as caught:
-        load_config(sections)
-    (problem,) = caught.value.problems
-    assert said in str(problem)
 
 
 def test_one_address_leads_to_the_active_one_and_nobody_else_is_told_of_two(one: Recording, both: Recording) -> None:

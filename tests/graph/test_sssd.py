@@ -34,11 +34,6 @@ def test_every_pod_that_asks_for_users_has_it_before_its_daemons_start_and_it_al
     assert [one for one, container in found.items() if mounts(container, "sssd")] == ["sssd"]
 
 
-def test_without_it_nothing_of_it_is_there() -> None:
-    recording = recorded(rest={"enabled": True})
-    assert not [name for name in PODS if "sss" in str(pod(recording, name))]
-
-
 LIMITS = {
     "processes": 200, "open_files": 1024, "memory": "4Gi", "cpu_minutes": 60, "total_memory": "1Gi",
     "total_cpus": "1.5",

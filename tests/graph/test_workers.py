@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from cli.program.recording import Recording
-from images.worker.job_metrics import PORT
-from slurm.names import JOB_METRICS_PORT
 from tests import stacks
-from tests.graph.objects import environment, mounts, pod, recorded, template, volumes
+from tests.graph.objects import environment, mounts, pod, recorded, volumes
 
 
 @pytest.mark.parametrize(
@@ -32,19 +30,6 @@ def test_a_worker_is_told_of_holding_jobs_what_differs_from_its_defaults(
     (slurmd,) = pod(recorded(sections, **changes), f"slurm-pool-{pool}-pods")["containers"]
     found = environment(slurmd)
     assert {name: found[name] for name in ("CONFINEMENT", "CONTAINERS", "SHARED_CPUS") if name in found} == told
-
-
-@pytest.mark.parametrize(("monitoring", "serves"), [({"enabled": True}, True), ({"install": True}, True), ({}, False)])
-def test_workers_serve_figures_of_jobs_where_prometheus_looks_for_them_if_monitoring_is_on(
-    monitoring: dict[str, Any], serves: bool
-) -> None:
-    made = template(recorded(monitoring=monitoring), "slurm-pool-cpu-pods")
-    (slurmd,) = made["spec"]["containers"]
-    assert ("JOB_METRICS" in environment(slurmd)) is serves
-    assert ({"name": "job-metrics", "containerPort": PORT} in slurmd["ports"]) is serves
-    noted = {key: value for key, value in made["metadata"]["annotations"].items() if key.startswith("prometheus.io/")}
-    places = {"prometheus.io/port": str(JOB_METRICS_PORT), "prometheus.io/path": "/metrics"}
-    assert noted == ({"prometheus.io/scrape": "true", **places} if serves else {})
 
 
 # Scratch: the volume that is /tmp
