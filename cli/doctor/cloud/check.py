@@ -20,7 +20,8 @@ from cli.access.nebius_sdk import close_sdk, open_sdk
 from cli.doctor.cloud.ask import Answers, Unanswered, ask, listed
 from config.base import GIBIBYTE
 from config.cluster import ClusterConfig
-from config.nebius.needs import Needs, NodeNeed, needs
+from config.nebius.needs import filesystems_of
+from config.nebius.platforms import Preset, nebius_catalogue
 from config.sections.cloud import NebiusCloud
 
 LIMIT = 30.0
@@ -77,32 +78,65 @@ def _findings(answers: Answers, config: ClusterConfig, cloud: NebiusCloud) -> It
         yield Finding("project", "fine", told)
     else:
         yield Finding("project", "change", f"{told}: cloud.region is {cloud.region}; correct one of them")
-    wanted = needs(config)
+    wanted = list(machines_of(config, cloud))
     # What the cloud does not say is not there.
-    nodes = [_missing(node, answers, cloud.prefix(config.cluster.namespace)) for node in wanted.nodes]
-    yield _present(answers, nodes, wanted)
-    yield from _quotas(answers, nodes, wanted, config, cloud.region)
+    nodes = [_missing(node, answers, cloud.prefix(config.cluster.namespace)) for node in wanted]
+    yield _present(answers, sum(node.count for node in nodes), sum(node.count for node in wanted))
+    yield from _quotas(answers, nodes, config, cloud.region)
     # Whether the service has the machines that are still missing. What it says holds for this moment only.
     machines: Counter[Demand] = Counter()
     for node in nodes:
-        if node.pool is not None and node.size.gpus and node.count:
+        if node.is_pool and node.size.gpus and node.count:
             machines[_demand(node, config, answers)] += node.count
     for demand, count in machines.items():
         yield _capacity(answers, demand, count, cloud.region)
 
 
-# What is there
+# Machines
 
 
-def _present(answers: Answers, nodes: Sequence[NodeNeed], wanted: Needs) -> Finding:
+@dataclass(frozen=True, kw_only=True)
+class NodeNeed:
+    """Machines of one kind: a worker pool's, or those of one of our own roles."""
+
+    name: str
+    """Of the pool or the role."""
+    is_pool: bool
+    platform: str
+    preset: str
+    size: Preset
+    """What one machine has."""
+    count: int
+    """Machines that the stack runs with: workers as many as `size` says, other roles what they need to begin."""
+    most: int
+    """Machines that autoscaling may come to; never less than `count`."""
+
+
+def machines_of(config: ClusterConfig, cloud: NebiusCloud) -> Iterator[NodeNeed]:
+    """Those of our own roles and of the pools, as far as their platforms and presets are known."""
+    logins, controllers, catalogue = config.login.size, config.controller.replicas, nebius_catalogue()
+    begin = {"system": 1, "controller": controllers, "login": min(1, logins)}
+    most = {"controller": controllers, "login": logins}
+    for role, nodes in cloud.roles.items():
+        count, limit = max(begin[role], nodes.min_size), min(most.get(role, nodes.max_size), nodes.max_size)
+        kind = {"platform": nodes.platform, "preset": nodes.preset}
+        if (size := catalogue.preset(**kind)) is not None:
+            yield NodeNeed(name=role, is_pool=False, **kind, size=size, count=count, most=max(count, limit))
+    for name, pool in config.worker_nodes.items():
+        count = max(pool.least, pool.node_groups * pool.kept_in_group)
+        kind = {"platform": str(pool.platform), "preset": str(pool.preset)}
+        if (size := catalogue.preset(**kind)) is not None:
+            yield NodeNeed(name=name, is_pool=True, **kind, size=size, count=count, most=max(count, pool.most))
+
+
+def _present(answers: Answers, left: int, wanted: int) -> Finding:
     """How much is still to be made."""
     if isinstance(answers.groups, Unanswered):
         what = "what is there already (what is not known counts as still to be made)"
         return Finding("present", "unchecked", f"{what}: {answers.groups.reason}")
     if answers.groups is None:
-        return Finding("present", "fine", f"nothing yet: {wanted.machines} machines to be made")
-    left = sum(node.count for node in nodes)
-    return Finding("present", "fine", f"the cluster; {left} of {wanted.machines} machines are still to be made")
+        return Finding("present", "fine", f"nothing yet: {wanted} machines to be made")
+    return Finding("present", "fine", f"the cluster; {left} of {wanted} machines are still to be made")
 
 
 def _missing(node: NodeNeed, answers: Answers, name: str) -> NodeNeed:
@@ -117,10 +151,10 @@ def _missing(node: NodeNeed, answers: Answers, name: str) -> NodeNeed:
 
 def _holds(group: str, node: NodeNeed, name: str) -> bool:
     """Whether the node group is one of these machines': `<prefix>-<role>`, or `<prefix>-<pool>-<number>`."""
-    if node.pool is None:
-        return group == f"{name}-{node.role}"
+    if not node.is_pool:
+        return group == f"{name}-{node.name}"
     stem, _, number = group.rpartition("-")
-    return stem == f"{name}-{node.pool}" and number.isdecimal()
+    return stem == f"{name}-{node.name}" and number.isdecimal()
 
 
 # What can be had now
@@ -142,7 +176,7 @@ class Demand(NamedTuple):
 
 def _demand(node: NodeNeed, config: ClusterConfig, answers: Answers) -> Demand:
     """Where a pool's machines come from."""
-    pool = config.worker_nodes[str(node.pool)]
+    pool = config.worker_nodes[node.name]
     fabric = ""
     if pool.gpu_cluster is not None:
         known = {item.metadata.id: item.spec.infiniband_fabric for item in listed(answers.gpu_clusters)}
@@ -186,9 +220,7 @@ def _about(answers: Answers, demand: Demand) -> list[ResourceAdvice]:
 # Quotas
 
 
-def _quotas(
-    answers: Answers, nodes: Sequence[NodeNeed], wanted: Needs, config: ClusterConfig, region: str
-) -> Iterator[Finding]:
+def _quotas(answers: Answers, nodes: Sequence[NodeNeed], config: ClusterConfig, region: str) -> Iterator[Finding]:
     """One line for all that suffice, one for each that does not. A tenant's and its project's quotas both bind."""
     quotas: list[tuple[str, QuotaAllowance]] = []
     for whose, answer in (("tenant", answers.tenant_quotas), ("project", answers.project_quotas)):
@@ -199,7 +231,7 @@ def _quotas(
         return
     # Of a cluster that is there, machines alone are counted.
     is_new = answers.groups is None or isinstance(answers.groups, Unanswered)
-    rest = _of_the_rest(wanted) if is_new else Counter[str]()
+    rest = _of_the_rest(config) if is_new else Counter[str]()
     reserved = _reserved(answers, nodes, config, region)
     amount, most = (rest + _of_the_machines(nodes, config, reserved, most=most) for most in (False, True))
     enough: list[str] = []
@@ -222,7 +254,7 @@ def _reserved(answers: Answers, nodes: Sequence[NodeNeed], config: ClusterConfig
     """By quota: GPUs that come out of reservations, which count against none. What one pool takes, no other has."""
     taken: Counter[tuple[str, str, str]] = Counter()
     found: Counter[str] = Counter()
-    asked = [(node, _demand(node, config, answers)) for node in nodes if node.pool is not None and node.size.gpus]
+    asked = [(node, _demand(node, config, answers)) for node in nodes if node.is_pool and node.size.gpus]
     for node, demand in sorted(asked, key=lambda one: not one[1].fabric):  # which may have others than those of its own
         machines = node.count if "reserved" in demand.source else 0
         for one in _about(answers, demand):
@@ -251,17 +283,13 @@ def _of_the_machines(
     """Amounts by quota that the machines begin with, or with `most` may come to by autoscaling.
 
     The names are those that the service lists (`nebius quotas quota-allowance list`). Machines with GPUs do not count
-    against vCPUs, preemptible ones have a quota of their own, and each machine takes two addresses: its own and the
-    range of its pods.
+    against vCPUs, and preemptible ones have a quota of their own. Of disks and addresses the service itself complains.
     """
     total: Counter[str] = Counter()
     for node in nodes:
-        pool = config.worker_nodes.get(node.pool or "")
+        pool = config.worker_nodes[node.name] if node.is_pool else None
         machines = node.most if most else node.count
         total["compute.instance.count"] += machines
-        total["compute.disk.count"] += machines
-        total[f"compute.disk.size.{_slug(node.disk_type)}"] += machines * node.disk_gib * GIBIBYTE
-        total["vpc.allocation.count"] += 2 * machines
         if pool is not None and pool.preemptible:
             total["compute.instance.preemptible.count"] += machines
         elif node.size.gpus:
@@ -277,24 +305,14 @@ def _gpu_quota(node: NodeNeed) -> str:
     return f"compute.instance.gpu.{node.platform.split('-')[1]}"
 
 
-def _of_the_rest(needs: Needs) -> Counter[str]:
+def _of_the_rest(config: ClusterConfig) -> Counter[str]:
     """Of a new cluster."""
-    own = [item for item in needs.filesystems if item.filesystem.id is None]
-    disks = {f"compute.disk.size.{_slug(kind)}": gib * GIBIBYTE for kind, gib in needs.volume_gib.items()}
-    shared = {f"compute.filesystem.size.{_slug(kind)}": gib * GIBIBYTE for kind, gib in needs.filesystem_gib.items()}
-    return Counter({
-        "compute.gpucluster.count": len(needs.fabrics),
-        "compute.filesystem.count": len(own),
-        "compute.disk.count": len(needs.volume_gib),
-        "mk8s.cluster.count": 1,
-        **disks,
-        **shared,
-    })  # fmt: skip
-
-
-def _slug(kind: str) -> str:
-    """`network-ssd` of `NETWORK_SSD`."""
-    return kind.lower().replace("_", "-")
+    total = Counter({"mk8s.cluster.count": 1})
+    for item in filesystems_of(config):
+        if item.filesystem.id is None:
+            kind = item.filesystem.type.lower().replace("_", "-")
+            total[f"compute.filesystem.size.{kind}"] += item.size_gib * GIBIBYTE
+    return total
 
 
 def _told(amount: int, unit: str) -> str:

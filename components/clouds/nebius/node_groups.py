@@ -13,10 +13,12 @@ import yaml
 from components.clouds.base import Placement
 from components.clouds.nebius.resources import OF_CONTROLLER, OF_JAIL, CloudScope, mount_path
 from config.base import gibibytes
-from config.nebius.needs import ROLE_MAX_PODS
 from config.sections.cloud import NebiusCloud, Role
 from config.sections.machines import MAX_GROUP_SIZE, CountOrPercent, Machines
 from config.sections.workers import Toleration, WorkerPool
+
+ROLE_MAX_PODS = 110
+"""Pods on one machine of our own roles at most: the service's default, with which it sizes a node's range."""
 
 ROLE_DRAIN_S = 600
 """Seconds that a machine of our own roles may wait for its pods to leave, when it is replaced."""

@@ -17,7 +17,7 @@ import pulumi
 import pulumi_nebius as nebius
 
 from config.base import parse_bytes
-from config.nebius.needs import FilesystemNeed, is_internal
+from config.nebius.needs import FilesystemNeed
 from config.sections.cloud import Kubernetes, NebiusCloud
 from config.sections.workers import WorkerPool
 
@@ -30,6 +30,9 @@ CREDENTIALS_ENV = "SLURMSTACK_NEBIUS_CREDENTIALS"
 ALLOCATION_ANNOTATION = "nebius.com/load-balancer-allocation-id"
 """Gives a Service of type LoadBalancer an address that outlives it (README of the Kubernetes recipes in
 nebius/nebius-solutions-library)."""
+
+_TYPE_ANNOTATION = "nebius.com/load-balancer-type"
+"""`internal` asks for a load balancer that only the network can reach; by default it is public (the same README)."""
 
 _PLUGINS: dict[Literal["cli", "sdk"], list[str]] = {
     "cli": ["nebius", "mk8s", "v1", "cluster", "get-token", "--format", "json"],
@@ -143,7 +146,7 @@ def create_login_address(
 
     Private where the Service's annotations ask for an internal load balancer, else public.
     """
-    internal = is_internal(annotations)
+    internal = annotations.get(_TYPE_ANNOTATION) == "internal"
     return nebius.VpcV1Allocation(
         **scope.named("login"),
         ipv4_private={"subnet_id": subnet_id} if internal else None,
