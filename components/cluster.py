@@ -18,13 +18,12 @@ from components.elastic import Elastic, ElasticArgs
 from components.exporter import Exporter, ExporterArgs
 from components.health import Health, HealthArgs
 from components.image_trial import ImageTrial, ImageTrialArgs
-from components.jail import Jail
+from components.jail import Jail, Mount
 from components.kit import pods
 from components.kit.context import Scope, recommended_labels
 from components.log_shipping import LogShipping
-from components.login import Login, LoginArgs
+from components.login import Login
 from components.monitoring import GrafanaDashboards, KubeState, Monitoring, PrometheusOperator
-from components.mounts import Mount
 from components.network_policies import NetworkPolicies
 from components.policy import Policy, PolicyArgs
 from components.rest import Rest, RestArgs
@@ -141,8 +140,7 @@ class SlurmCluster(pulumi.ComponentResource):
         self.health = self._create_health(config) if config.health.enabled else None
         self._create_elastic(config)
         self.pools = {pool: self._create_pool(pool, settings) for pool, settings in config.worker_nodes.items()}
-        login = LoginArgs(scope=scope, secrets=self.secrets, jail=self.jail.volume, mounts=self.mounts)
-        self.login = Login(f"{name}-login", login, inside)
+        self.login = Login(f"{name}-login", scope, self.secrets, self.jail.volume, self.mounts, opts=inside)
         self.rest = self._create_rest(config) if config.rest.enabled else None
         if config.monitoring.is_on:
             self._create_monitoring(config)

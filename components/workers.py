@@ -12,10 +12,10 @@ import pulumi_kubernetes as k8s
 from components.clouds.base import Placement
 from components.configuration import Configuration
 from components.health import Health
+from components.jail import Mount, container_mounts, mount_volumes, mounts_env
 from components.kit import pods, volumes, workloads
 from components.kit.context import Scope, apart
 from components.kit.volumes import JailVolume
-from components.mounts import Mount, container_mounts, mount_volumes, mounts_env
 from components.secrets import Secrets
 from config.base import parse_cpus
 from config.sections.machines import Gpus

@@ -10,7 +10,7 @@ import pulumi_kubernetes as k8s
 
 from components.clouds.base import CloudResources, Placement, StaticVolumeArgs, host_volume, kubernetes_provider
 from components.clouds.nebius import resources
-from components.clouds.nebius.gpu_stack import RDMA_RESOURCE, GpuStack, GpuStackArgs
+from components.clouds.nebius.gpu_stack import RDMA_RESOURCE, GpuStack
 from components.clouds.nebius.node_groups import (
     NodeGroupsArgs,
     create_role_groups,
@@ -97,13 +97,11 @@ class NebiusCloud(pulumi.ComponentResource, CloudResources):
         return kubernetes_provider(config, identifier="/".join(identity), after=self._groups[""])
 
     def _create_gpu_stack(self) -> None:
-        pools = self._config.worker_nodes.values()
-        if not any(pool.resources.gpus.count for pool in pools):
+        if all(pool.gpu_cluster is None for pool in self._config.worker_nodes.values()):
             return
-        args = GpuStackArgs(prefix=self._scope.prefix, rdma=any(pool.gpu_cluster is not None for pool in pools))
         # It keeps nothing outside the cluster, so it need not be taken down before it.
         opts = pulumi.ResourceOptions(parent=self, provider=self.provider, deleted_with=self._cluster)
-        GpuStack(self._scope.name("gpu-stack"), args, opts=opts)
+        GpuStack(self._scope.name("gpu-stack"), self._scope.prefix, opts)
 
     def _create_login_address(self) -> Mapping[str, pulumi.Input[str]]:
         """Annotations of the login Service with its address, where it has a load balancer."""
