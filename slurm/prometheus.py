@@ -15,7 +15,7 @@ from config.base import parse_bytes
 from config.cluster import ClusterConfig
 from config.sections.slurm import folded
 from slurm.alerts import ALERTS, GROUP_BY, INHIBITIONS, rule_groups, rules_file
-from slurm.dashboards.boards import figures
+from slurm.dashboards.boards import BOARDS
 from slurm.names import (
     ALERTMANAGER_PORT,
     EXPORTER,
@@ -180,8 +180,8 @@ RESOURCES: Final = {
 
 def kube_figures() -> tuple[str, ...]:
     """What dashboards and alerts ask it for. It makes no others: of each pod it knows some sixty."""
-    shown = {name for name in figures() if name.startswith("kube_")}
-    return tuple(sorted(shown.union(*(re.findall(r"\bkube_\w+", alert.expression) for alert in ALERTS))))
+    shown = (query.expression for board in BOARDS for panel in board.panels() for query in panel.queries)
+    return tuple(sorted({*re.findall(r"\bkube_\w+", " ".join((*shown, *(alert.expression for alert in ALERTS))))}))
 
 
 _OURS = re.compile(r"\b((?:slurm|slurmstack|cgroup|kube)_\w+|up(?=\{))(\{)?")
