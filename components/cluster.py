@@ -25,7 +25,7 @@ from components.log_shipping import LogShipping
 from components.login import Login
 from components.monitoring import GrafanaDashboards, KubeState, Monitoring, PrometheusOperator
 from components.network_policies import NetworkPolicies
-from components.policy import Policy, PolicyArgs
+from components.policy import Policy
 from components.rest import Rest, RestArgs
 from components.secrets import Secrets
 from components.users import Users
@@ -136,7 +136,15 @@ class SlurmCluster(pulumi.ComponentResource):
         if uses_tree(effective_settings(config)):
             Topology(f"{name}-topology", scope, self.controller.account, inside)
         if self.accounting is not None:
-            self._create_policy(self.accounting)
+            Policy(
+                f"{name}-policy",
+                scope,
+                secrets=self.secrets,
+                configuration=self.configuration,
+                accounting=self.accounting,
+                users=self.users,
+                opts=inside,
+            )
         self.health = self._create_health(config) if config.health.enabled else None
         self._create_elastic(config)
         self.pools = {pool: self._create_pool(pool, settings) for pool, settings in config.worker_nodes.items()}
@@ -213,16 +221,6 @@ class SlurmCluster(pulumi.ComponentResource):
             after=[self.accounting.stateful_set] if self.accounting is not None else [],
         )
         return Controller(f"{self._name}-controller", args, self._inside)
-
-    def _create_policy(self, accounting: Accounting) -> Policy:
-        args = PolicyArgs(
-            scope=self._scope,
-            secrets=self.secrets,
-            configuration=self.configuration,
-            accounting=accounting,
-            users=self.users,
-        )
-        return Policy(f"{self._name}-policy", args, self._inside)
 
     def _create_health(self, config: ClusterConfig) -> Health:
         args = HealthArgs(scope=self._scope, config=config, secrets=self.secrets, configuration=self.configuration)

@@ -57,6 +57,5 @@ def connect(config: ClusterConfig) -> CloudResources:
         from components.clouds.nebius.resources import create_provider  # noqa: PLC0415
 
         opts = pulumi.ResourceOptions(providers=[create_provider(cloud.project_id)])
-        args = nebius.NebiusCloudArgs(config=config, cloud=cloud)
-        return nebius.NebiusCloud(f"{cloud.prefix(config.cluster.namespace)}-cloud", args, opts)
+        return nebius.NebiusCloud(f"{cloud.prefix(config.cluster.namespace)}-cloud", config, cloud, opts)
     return LocalCluster(cloud) if cloud.is_local else ExistingCluster(cloud)

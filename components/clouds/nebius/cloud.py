@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import pulumi
 import pulumi_kubernetes as k8s
@@ -25,15 +24,6 @@ from config.sections.cloud import Role
 from config.sections.workers import WorkerPool
 
 
-@dataclass(frozen=True, kw_only=True)
-class NebiusCloudArgs:
-    """Inputs of `NebiusCloud`."""
-
-    config: ClusterConfig
-    cloud: CloudConfig
-    """The section of it that is this cloud's."""
-
-
 class NebiusCloud(pulumi.ComponentResource, CloudResources):
     """Network, Managed Kubernetes, node groups, GPU clusters, shared file systems and addresses in one project.
 
@@ -43,9 +33,12 @@ class NebiusCloud(pulumi.ComponentResource, CloudResources):
 
     volume_filesystem: str | None = "virtiofs"
 
-    def __init__(self, name: str, args: NebiusCloudArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self, name: str, config: ClusterConfig, cloud: CloudConfig, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        """`cloud`: the section of the configuration that is this cloud's."""
         super().__init__("slurmstack:index:NebiusCloud", name, None, opts)
-        self._config, self._cloud = config, cloud = args.config, args.cloud
+        self._config, self._cloud = config, cloud
         self.exports: dict[str, pulumi.Input[str]] = {}
         self._scope = resources.CloudScope(
             component=self,
