@@ -1,4 +1,4 @@
-"""What the OpenTelemetry Collector is told: which logs it reads, what it makes of a line, and where it sends them.
+"""What the OpenTelemetry Collector is told: which logs it reads, and where it sends them.
 
 JSON, which any reader of YAML takes.
 """
@@ -6,7 +6,7 @@ JSON, which any reader of YAML takes.
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Final
 
 from config.cluster import ClusterConfig
 from config.sections.monitoring import Otlp
@@ -17,13 +17,6 @@ CONFIG_FILE: Final = "collector.yaml"
 POD_LOGS: Final = "/var/log/pods"
 """Where kubelet keeps the logs of a machine's pods: NAMESPACE_POD_UID/CONTAINER/RESTARTS.log."""
 POSITIONS: Final = "/positions"
-
-_LEVELS: Final = r"fatal|error|warning|notice|info|verbose|debug"
-_PROGRAM: Final = r"^(?P<program>[\w.-]+): "
-"""As Slurm's daemons and our programs begin a line (docs/diagnose.md)."""
-_LEVEL: Final = rf"^[\w.-]+: (?P<level>(?i:{_LEVELS}))\d?: "
-_JOB: Final = r"(?:\b(?:JobId|StepId)=|\bjob |\[)(?P<job>\d+)"
-_SEVERITY: Final = {"fatal": "fatal", "error": "error", "warn": "warning", "info": ["info", "notice"], "debug": "debug"}
 
 
 def header_variable(number: int) -> str:
@@ -52,7 +45,11 @@ def collector_file(config: ClusterConfig, otlp: Otlp) -> str:
                     "k8s.cluster.name": config.slurm.cluster_name,
                     "service.namespace": namespace,
                 },
-                "operators": _operators(),
+                # Pod and container from the path, time and text from the runtime's line.
+                "operators": [
+                    {"type": "container", "format": "containerd", "add_metadata_from_filepath": True},
+                    {"type": "copy", "from": 'resource["k8s.container.name"]', "to": 'resource["service.name"]'},
+                ],
             }
         },
         "exporters": {
@@ -73,19 +70,3 @@ def collector_file(config: ClusterConfig, otlp: Otlp) -> str:
         },
     }
     return json.dumps(document, indent=2) + "\n"
-
-
-def _operators() -> list[dict[str, Any]]:
-    """Pod and container from the path, time and text from the runtime's line; level and job from the text."""
-    return [
-        {"type": "container", "format": "containerd", "add_metadata_from_filepath": True},
-        {"type": "copy", "from": 'resource["k8s.container.name"]', "to": 'resource["service.name"]'},
-        _from_text(_PROGRAM),
-        {**_from_text(_LEVEL), "severity": {"parse_from": "attributes.level", "mapping": _SEVERITY}},
-        _from_text(_JOB),
-    ]
-
-
-def _from_text(regex: str) -> dict[str, Any]:
-    """Attributes by the names of the groups, of a line that has them."""
-    return {"type": "regex_parser", "regex": regex, "parse_from": "body", "on_error": "send_quiet"}
