@@ -145,8 +145,11 @@ class SlurmCluster(pulumi.ComponentResource):
                 users=self.users,
                 opts=inside,
             )
-        self.health = self._create_health(config) if config.health.enabled else None
-        self._create_elastic(config)
+        checks = HealthArgs(scope=scope, config=config, secrets=self.secrets, configuration=self.configuration)
+        self.health = Health(f"{name}-health", checks, inside) if config.health.enabled else None
+        pools = config.has_elastic_pools
+        elastic = ElasticArgs(scope=scope, secrets=self.secrets, configuration=self.configuration, pools=pools)
+        Elastic(f"{name}-elastic", elastic, inside)
         self.pools = {pool: self._create_pool(pool, settings) for pool, settings in config.worker_nodes.items()}
         self.login = Login(f"{name}-login", scope, self.secrets, self.jail.volume, self.mounts, opts=inside)
         self.rest = self._create_rest(config) if config.rest.enabled else None
@@ -221,19 +224,6 @@ class SlurmCluster(pulumi.ComponentResource):
             after=[self.accounting.stateful_set] if self.accounting is not None else [],
         )
         return Controller(f"{self._name}-controller", args, self._inside)
-
-    def _create_health(self, config: ClusterConfig) -> Health:
-        args = HealthArgs(scope=self._scope, config=config, secrets=self.secrets, configuration=self.configuration)
-        return Health(f"{self._name}-health", args, self._inside)
-
-    def _create_elastic(self, config: ClusterConfig) -> Elastic:
-        args = ElasticArgs(
-            scope=self._scope,
-            secrets=self.secrets,
-            configuration=self.configuration,
-            pools=config.has_elastic_pools,
-        )
-        return Elastic(f"{self._name}-elastic", args, self._inside)
 
     def _create_monitoring(self, config: ClusterConfig) -> None:
         name, scope, inside, monitoring = self._name, self._scope, self._inside, config.monitoring

@@ -1,7 +1,7 @@
 """policy: accounts, QOS, users, shares and limits as the stack file declares them.
 
 `policy FILE` applies the document, or one on standard input for `-`. Where Slurm refuses a change, what is done stays,
-and the next run goes on from there. `policy --plan [--json] FILE` only tells what would be done. Exit status 2:
+and the next run goes on from there. `policy --plan FILE` only tells what would be done. Exit status 2:
 refused, and trying again is useless; 1: something is not there yet or went away.
 """
 
@@ -101,8 +101,8 @@ def main(arguments: Sequence[str] | None = None, *, runner: Runner = run, clock:
     """Entry point."""
     parser = argparse.ArgumentParser(prog="policy", description="Applies a policy document to Slurm.")
     parser.add_argument("document", metavar="FILE", help="the document; - for standard input")
-    parser.add_argument("--plan", action="store_true", help="only tell what would be done")
-    parser.add_argument("--json", action="store_true", help="with --plan: as JSON")
+    parser.add_argument("--plan", action="store_true", help="only tell what would be done, as JSON")
+    parser.add_argument("--json", action="store_true", help="as it is said to the program of earlier images")
     options, clock = parser.parse_args(arguments), clock or Clock()
     with program("policy", sys.stderr if options.plan else None) as log:
         try:
@@ -115,7 +115,7 @@ def main(arguments: Sequence[str] | None = None, *, runner: Runner = run, clock:
                 slurm = Slurm(runner=partial(runner, env=env), cluster=env["CLUSTER_NAME"])
                 await_slurm(slurm, log, clock, PLAN_WAIT_SECONDS if options.plan else WAIT_SECONDS)
                 if options.plan:
-                    show_plan(slurm, policy, as_json=options.json)
+                    show_plan(slurm, policy)
                 else:
                     bring_in_line(slurm, policy, log, clock)
         except (ValueError, SlurmError) as error:
@@ -126,11 +126,7 @@ def main(arguments: Sequence[str] | None = None, *, runner: Runner = run, clock:
             ) from error
 
 
-def show_plan(slurm: Slurm, policy: Policy, *, as_json: bool) -> None:
-    """Print what applying would do, as lines or as JSON with the lists `changes` and `notes`."""
+def show_plan(slurm: Slurm, policy: Policy) -> None:
+    """Print what applying would do, as JSON with the lists `changes` and `notes`."""
     planned = plan_for(slurm, read(slurm), policy)
-    if as_json:
-        print(json.dumps({"changes": planned.lines, "notes": list(planned.notes)}, indent=1))
-    else:
-        for line in (*planned.lines, *planned.notes):
-            print(line)
+    print(json.dumps({"changes": planned.lines, "notes": list(planned.notes)}, indent=1))
