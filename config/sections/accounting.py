@@ -190,8 +190,8 @@ class GroupLimits(Section):
     """Resources of one job on one node."""
 
 
-class Limits(GroupLimits):
-    """Limits of an account, or of a user in an account. Left out: the limit of the level above, else none."""
+class Association(GroupLimits):
+    """What a user has in one account. A limit that is left out: that of the level above, else none."""
 
     max_tres_mins_per_job: Tres = Field(default_factory=dict)
     """Resource minutes of one job."""
@@ -201,10 +201,6 @@ class Limits(GroupLimits):
     """Jobs that each user may have queued and running."""
     max_wall: TimeLimit | None = None
     """Wall time of one job."""
-
-
-class Association(Limits):
-    """What a user has in one account."""
 
     fairshare: Fairshare = 1
     """Shares among the siblings: the users of an account, or the accounts below the same parent."""
