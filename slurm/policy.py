@@ -71,19 +71,15 @@ def policy(config: ClusterConfig) -> dict[str, Any]:
         declared = {TESTS_ACCOUNT: Account(description="tests of nodes")} | declared
         own = {"default_account": TESTS_ACCOUNT, "admin_level": "none", "associations": {TESTS_ACCOUNT: {}}}
         users[SLURM_USER] = own
+    in_order = sorted(declared, key=lambda name: path(name, declared))
     return {
         "version": VERSION,
         "prune": config.accounting.prune,
-        "accounts": {name: _account(name, declared, config) for name in parents_first(declared)},
+        "accounts": {name: _account(name, declared, config) for name in in_order},
         "qos": {name: _qos(name, config.qos[name]) for name in sorted(config.qos)},
         "users": users,
         "reservations": {},
     }
-
-
-def parents_first(accounts: Mapping[str, Account]) -> list[str]:
-    """Names in the order of the tree, siblings by name."""
-    return sorted(accounts, key=lambda name: path(name, accounts))
 
 
 def path(name: str, accounts: Mapping[str, Account]) -> tuple[str, ...]:
