@@ -49,8 +49,8 @@ format: $(VENV)/.ready-dev ## Format the code
 	@$(BIN)/ruff format --quiet $(SOURCES) images
 	@$(BIN)/ruff check --quiet --fix $(SOURCES) images
 
-bench: $(VENV)/.ready-dev ## Measure (make bench PARTS="scaling setting": only these; COMPARE=docs/benchmarks/OLD.json: and compare)
-	@$(BIN)/python -m tests.bench $(PARTS) $(if $(COMPARE),--compare $(COMPARE)) $(BENCH)
+bench: $(VENV)/.ready-dev ## Measure (make bench PARTS="scaling setting": only these)
+	@$(BIN)/python -m tests.bench $(PARTS) $(BENCH)
 
 schema: $(VENV)/.ready ## Write the schema and the reference pages in docs/ anew after a change of config/ or cli/
 	@$(BIN)/python -m config.schema > docs/stack-file.schema.json

@@ -9,8 +9,7 @@ import sys
 import pulumi
 
 from components.clouds.connect import connect
-from components.cluster import SlurmCluster, SlurmClusterArgs
-from components.stack import stack_config
+from components.cluster import SlurmCluster, SlurmClusterArgs, stack_config
 from config import ConfigError
 
 

@@ -1,4 +1,4 @@
-"""The whole Slurm cluster."""
+"""The whole Slurm cluster, and its configuration as Pulumi has it."""
 
 from __future__ import annotations
 
@@ -7,42 +7,85 @@ from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
+from pulumi.runtime.config import CONFIG, get_config_env, is_config_secret
 
-from components.accounting import Accounting, AccountingArgs
+from components.accounting import Accounting, Database
 from components.backup import Backup, BackupArgs
 from components.clouds.base import CloudResources
-from components.configuration import Configuration, ConfigurationArgs
+from components.configuration import Configuration, Topology
 from components.controller import Controller, ControllerArgs
-from components.database import Database, DatabaseArgs
 from components.elastic import Elastic, ElasticArgs
 from components.exporter import Exporter, ExporterArgs
-from components.grafana import GrafanaDashboards
 from components.health import Health, HealthArgs
 from components.image_trial import ImageTrial, ImageTrialArgs
-from components.jail import Jail, JailArgs
+from components.jail import Jail, Mount
 from components.kit import pods
-from components.kit.context import ClusterArgs, Scope, recommended_labels
-from components.kube_state import KubeState, KubeStateArgs
+from components.kit.context import Scope, recommended_labels
 from components.log_shipping import LogShipping
-from components.login import Login, LoginArgs
-from components.monitoring import Monitoring
-from components.mounts import Mount, MountArgs
+from components.login import Login
+from components.monitoring import GrafanaDashboards, KubeState, Monitoring, PrometheusOperator
 from components.network_policies import NetworkPolicies
-from components.policy import Policy, PolicyArgs
-from components.priority import FIRST, Priority, PriorityArgs
-from components.prometheus_operator import PrometheusOperator
+from components.policy import Policy
 from components.rest import Rest, RestArgs
-from components.secrets import Secrets, SecretsArgs
-from components.topology import Topology, TopologyArgs
-from components.users import Users, UsersArgs
+from components.secrets import Secrets
+from components.users import Users
 from components.workers import WorkerPool, WorkerPoolArgs
+from config import ConfigError, load_config
 from config.cluster import ClusterConfig
-from config.sections.storage import Mount as MountConfig
+from config.load import PROJECT, check_keys, encrypted_problem, plain
+from config.sections.monitoring import Backup as BackupConfig
 from config.sections.workers import WorkerPool as WorkerPoolConfig
-from slurm.conf import effective_settings, render, slurmdbd_conf, uses_tree
-from slurm.images import image_tags
-from slurm.local_cluster import KUBE_STATE_IMAGE
-from slurm.names import NODES_SERVICE, STACK
+from slurm.conf import effective_settings, uses_tree
+from slurm.names import CONTROL, NODES_SERVICE, STACK
+
+
+def stack_config() -> ClusterConfig:
+    """Every `slurmstack:` key of the current stack, checked as a whole. Raises ConfigError with all problems.
+
+    Pulumi's `Config` can only be asked for keys that one knows; a misspelt section would be overlooked. So the keys are
+    taken from the runtime's own table, and only the values from `Config`.
+    """
+    prefix = f"{PROJECT}:"
+    keys = {**get_config_env(), **CONFIG.get()}
+    check_keys(keys)
+    names = sorted(key[len(prefix) :] for key in keys if key.startswith(prefix))
+    encrypted = [name for name in names if is_config_secret(prefix + name)]
+    if encrypted:
+        raise ConfigError(encrypted_problem(name) for name in encrypted)
+    reader = pulumi.Config(PROJECT)
+    return load_config({name: plain(reader.get(name)) for name in names})
+
+
+PRIORITY = 1000
+"""Above pods without a PriorityClass, which have 0, as workers are. Far below Kubernetes' own."""
+
+
+class Priority(pulumi.ComponentResource):
+    """What comes first where machines have no room for all: what the cluster cannot do without, then its workers.
+
+    A PriorityClass for the pods of `FIRST`: of pods that wait they get room first, and kubelets evict them last.
+
+    It ends no pod for others (`Never`): a class counts in the whole Kubernetes cluster, and whose pods may be ended
+    there its administrator decides.
+    """
+
+    name: pulumi.Output[str]
+
+    def __init__(self, name: str, cluster: str, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("slurmstack:index:Priority", name, None, opts)
+        made = k8s.scheduling.v1.PriorityClass(
+            f"{name}-class",
+            # Its name is shared by all clusters in one Kubernetes, so the namespace is in it.
+            metadata=k8s.meta.v1.ObjectMetaArgs(
+                name=f"{cluster}-{CONTROL}", labels=recommended_labels(cluster, CONTROL)
+            ),
+            value=PRIORITY,
+            preemption_policy="Never",
+            description="Slurm's daemons and login nodes",
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self.name = made.metadata.apply(lambda metadata: str(metadata.name))
+        self.register_outputs({})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,53 +114,53 @@ class SlurmCluster(pulumi.ComponentResource):
         config = args.config
         self._name = name
         self.namespace = self._create_namespace(config)
-        self._inside = pulumi.ResourceOptions(parent=self, deleted_with=self.namespace)
-        scope = self._create_scope(config, args.cloud)
-        trial = ImageTrial(f"{name}-images", ImageTrialArgs(scope=scope, config=config), self._inside)
-        scope = self._scope = replace(scope, tried=trial.job)
-        self._job_metrics, self._rolling = config.monitoring.is_on, config.rolling
-        self._create_nodes_service()
-        self.secrets = Secrets(f"{name}-secrets", SecretsArgs(scope=scope), self._inside)
-        self.jail = Jail(
-            f"{name}-jail", JailArgs(scope=scope, jail=config.jail, release=config.slurm.version), self._inside
+        self._inside = inside = pulumi.ResourceOptions(parent=self, deleted_with=self.namespace)
+        scope = Scope(
+            config=config,
+            namespace=self.namespace.metadata.name,
+            cloud=args.cloud,
+            root=self,
+            first_class=self._create_priority(config),
         )
-        self.mounts = [self._create_mount(mount, settings) for mount, settings in sorted(config.mounts.items())]
-        users = UsersArgs(scope=scope, config=config, jail=self.jail.volume)
-        self.users = Users(f"{name}-users", users, self._inside)
-        files = ConfigurationArgs(scope=scope, files=render(config))
-        self.configuration = Configuration(f"{name}-configuration", files, self._inside)
+        trial = ImageTrial(f"{name}-images", ImageTrialArgs(scope=scope, config=config), inside)
+        scope = self._scope = replace(scope, tried=trial.job)
+        self._create_nodes_service()
+        self.secrets = Secrets(f"{name}-secrets", scope, inside)
+        self.jail = Jail(f"{name}-jail", scope, inside)
+        mounts = sorted(config.mounts.items())
+        self.mounts = [Mount(f"{name}-mount-{key}", scope, key, mount, inside) for key, mount in mounts]
+        self.users = Users(f"{name}-users", scope, self.jail.volume, inside)
+        self.configuration = Configuration(f"{name}-configuration", scope, inside)
         self.accounting = self._create_accounting(config) if config.accounting.enabled else None
         self.controller = self._create_controller(config)
         if uses_tree(effective_settings(config)):
-            rights = TopologyArgs(scope=scope, account=self.controller.account)
-            Topology(f"{name}-topology", rights, self._inside)
+            Topology(f"{name}-topology", scope, self.controller.account, inside)
         if self.accounting is not None:
-            self._create_policy(config, self.accounting)
-        self.health = self._create_health(config) if config.health.enabled else None
-        self._create_elastic(config)
+            Policy(
+                f"{name}-policy",
+                scope,
+                secrets=self.secrets,
+                configuration=self.configuration,
+                accounting=self.accounting,
+                users=self.users,
+                opts=inside,
+            )
+        checks = HealthArgs(scope=scope, config=config, secrets=self.secrets, configuration=self.configuration)
+        self.health = Health(f"{name}-health", checks, inside) if config.health.enabled else None
+        pools = config.has_elastic_pools
+        elastic = ElasticArgs(scope=scope, secrets=self.secrets, configuration=self.configuration, pools=pools)
+        Elastic(f"{name}-elastic", elastic, inside)
         self.pools = {pool: self._create_pool(pool, settings) for pool, settings in config.worker_nodes.items()}
-        self.login = self._create_login(config)
+        self.login = Login(f"{name}-login", scope, self.secrets, self.jail.volume, self.mounts, opts=inside)
         self.rest = self._create_rest(config) if config.rest.enabled else None
         if config.monitoring.is_on:
-            self._create_exporter(config)
             self._create_monitoring(config)
         if config.backup is not None:
-            saved = BackupArgs(
-                scope=scope,
-                backup=config.backup,
-                cluster_name=config.slurm.cluster_name,
-                secrets=self.secrets,
-                controller=self.controller,
-                jail=self.jail,
-                users=self.users,
-                accounting=self.accounting,
-            )
-            Backup(f"{name}-backup", saved, self._inside)
-        whole = ClusterArgs(scope=scope, config=config)
+            self._create_backup(config, config.backup)
         if config.logs.otlp is not None:
-            LogShipping(f"{name}-logs", whole, self._inside)
+            LogShipping(f"{name}-logs", scope, inside)
         if config.network_policies.enabled:
-            NetworkPolicies(f"{name}-network-policies", whole, self._inside)
+            NetworkPolicies(f"{name}-network-policies", scope, inside)
         self.register_outputs(self.outputs)
 
     @property
@@ -134,30 +177,12 @@ class SlurmCluster(pulumi.ComponentResource):
                 found["rest_ca"] = self.rest.authority
         return found
 
-    def _create_scope(self, config: ClusterConfig, cloud: CloudResources) -> Scope:
-        return Scope(
-            name=config.cluster.namespace,
-            namespace=self.namespace.metadata.name,
-            cluster_domain=config.cloud.cluster_domain,
-            cloud=cloud,
-            images=config.images,
-            tags=image_tags(config.slurm.version, config.images),
-            release=config.slurm.version,
-            protect=config.protects_data,
-            root=self,
-            sssd=config.sssd,
-            user_namespaces=config.cluster.user_namespaces,
-            priority_class=config.cluster.priority_class,
-            first=FIRST,
-            first_class=self._create_priority(config),
-        )
-
     def _create_priority(self, config: ClusterConfig) -> pulumi.Output[str] | None:
         """None where the stack file names a class for all pods, which then are alike."""
         if config.cluster.priority_class is not None:
             return None
-        args = PriorityArgs(cluster=config.cluster.namespace)
-        return Priority(f"{self._name}-priority", args, pulumi.ResourceOptions(parent=self)).name
+        child = pulumi.ResourceOptions(parent=self)
+        return Priority(f"{self._name}-priority", config.cluster.namespace, child).name
 
     def _create_namespace(self, config: ClusterConfig) -> k8s.core.v1.Namespace:
         # The workers' capability for the jail is what Pod Security calls privileged; saying so here keeps clusters that
@@ -184,22 +209,11 @@ class SlurmCluster(pulumi.ComponentResource):
             opts=self._inside,
         )
 
-    def _create_mount(self, name: str, mount: MountConfig) -> Mount:
-        args = MountArgs(scope=self._scope, name=name, mount=mount)
-        return Mount(f"{self._name}-mount-{name}", args, self._inside)
-
     def _create_accounting(self, config: ClusterConfig) -> Accounting:
+        scope, secrets = self._scope, self.secrets
         if (database := config.accounting.own_database) is not None:
-            own = DatabaseArgs(scope=self._scope, database=database, secrets=self.secrets)
-            Database(f"{self._name}-database", own, self._inside)
-        args = AccountingArgs(
-            scope=self._scope,
-            accounting=config.accounting,
-            conf=slurmdbd_conf(config),
-            secrets=self.secrets,
-            configuration=self.configuration,
-        )
-        return Accounting(f"{self._name}-accounting", args, self._inside)
+            Database(f"{self._name}-database", scope, database, secrets, self._inside)
+        return Accounting(f"{self._name}-accounting", scope, secrets, self.configuration, self._inside)
 
     def _create_controller(self, config: ClusterConfig) -> Controller:
         args = ControllerArgs(
@@ -211,51 +225,31 @@ class SlurmCluster(pulumi.ComponentResource):
         )
         return Controller(f"{self._name}-controller", args, self._inside)
 
-    def _create_policy(self, config: ClusterConfig, accounting: Accounting) -> Policy:
-        args = PolicyArgs(
-            scope=self._scope,
-            config=config,
-            secrets=self.secrets,
-            configuration=self.configuration,
-            accounting=accounting,
-            users=self.users,
-        )
-        return Policy(f"{self._name}-policy", args, self._inside)
-
-    def _create_health(self, config: ClusterConfig) -> Health:
-        args = HealthArgs(scope=self._scope, config=config, secrets=self.secrets, configuration=self.configuration)
-        return Health(f"{self._name}-health", args, self._inside)
-
-    def _create_elastic(self, config: ClusterConfig) -> Elastic:
-        args = ElasticArgs(
-            scope=self._scope,
-            secrets=self.secrets,
-            configuration=self.configuration,
-            pools=config.has_elastic_pools,
-        )
-        return Elastic(f"{self._name}-elastic", args, self._inside)
-
-    def _create_exporter(self, config: ClusterConfig) -> Exporter:
-        args = ExporterArgs(
-            scope=self._scope,
-            secrets=self.secrets,
-            configuration=self.configuration,
-            config=config,
-        )
-        return Exporter(f"{self._name}-exporter", args, self._inside)
-
     def _create_monitoring(self, config: ClusterConfig) -> None:
-        name, scope, monitoring = self._name, self._scope, config.monitoring
-        whole = ClusterArgs(scope=scope, config=config)
+        name, scope, inside, monitoring = self._name, self._scope, self._inside, config.monitoring
+        args = ExporterArgs(scope=scope, secrets=self.secrets, configuration=self.configuration, config=config)
+        Exporter(f"{name}-exporter", args, inside)
         if monitoring.install:
-            Monitoring(f"{name}-monitoring", whole, self._inside)
+            Monitoring(f"{name}-monitoring", scope, inside)
         if monitoring.has_kube_state:
-            image = monitoring.kube_state_image or KUBE_STATE_IMAGE
-            KubeState(f"{name}-kube-state", KubeStateArgs(scope=scope, image=image), self._inside)
+            KubeState(f"{name}-kube-state", scope, inside)
         if monitoring.existing is not None:
-            PrometheusOperator(f"{name}-prometheus-operator", whole, self._inside)
+            PrometheusOperator(f"{name}-prometheus-operator", scope, inside)
         if monitoring.has_dashboards:
-            GrafanaDashboards(f"{name}-grafana", whole, self._inside)
+            GrafanaDashboards(f"{name}-grafana", scope, inside)
+
+    def _create_backup(self, config: ClusterConfig, backup: BackupConfig) -> None:
+        args = BackupArgs(
+            scope=self._scope,
+            backup=backup,
+            cluster_name=config.slurm.cluster_name,
+            secrets=self.secrets,
+            controller=self.controller,
+            jail=self.jail,
+            users=self.users,
+            accounting=self.accounting,
+        )
+        Backup(f"{self._name}-backup", args, self._inside)
 
     def _create_pool(self, name: str, pool: WorkerPoolConfig) -> WorkerPool:
         args = WorkerPoolArgs(
@@ -267,20 +261,8 @@ class SlurmCluster(pulumi.ComponentResource):
             mounts=self.mounts,
             health=self.health,
             configuration=self.configuration,
-            rolling=self._rolling,
-            job_metrics=self._job_metrics,
         )
         return WorkerPool(f"{self._name}-pool-{name}", args, self._inside)
-
-    def _create_login(self, config: ClusterConfig) -> Login:
-        args = LoginArgs(
-            scope=self._scope,
-            login=config.login,
-            secrets=self.secrets,
-            jail=self.jail.volume,
-            mounts=self.mounts,
-        )
-        return Login(f"{self._name}-login", args, self._inside)
 
     def _create_rest(self, config: ClusterConfig) -> Rest:
         args = RestArgs(

@@ -1,31 +1,22 @@
-"""Slurm's configuration: the files, and the proof that slurmctld has taken them."""
+"""Slurm's configuration: the files, the proof that slurmctld has them, and the rights that a switch tree takes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.kit import pods, volumes, workloads
-from components.kit.context import Scope
-from slurm.conf import config_hash
-from slurm.names import AGENT_PORT, CONFIG_MAP, CONTROLLER_HOST
+from components.kit import pods, rbac, volumes, workloads
+from components.kit.context import Scope, apart, children_of
+from slurm.conf import config_hash, render
+from slurm.names import AGENT_PORT, CONFIG_MAP, CONTROLLER, CONTROLLER_HOST
 
 DEADLINE = 900
 """Seconds for a configuration to become active. On a first start this includes pulling images and filling the jail."""
 
 _VOLUME = "slurm-config"
 _MOUNTED = "/config/slurm"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConfigurationArgs:
-    """Inputs of `Configuration`."""
-
-    scope: Scope
-    files: Mapping[str, str]
 
 
 class Configuration(pulumi.ComponentResource):
@@ -37,20 +28,20 @@ class Configuration(pulumi.ComponentResource):
 
     files: k8s.core.v1.ConfigMap
 
-    def __init__(self, name: str, args: ConfigurationArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, scope: Scope, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:Configuration", name, None, opts)
-        self._child = pulumi.ResourceOptions(parent=self)
-        self._image = args.scope.image("controller")  # it has the program that asks the configuration agent
+        self._child, files = pulumi.ResourceOptions(parent=self), render(scope.config)
+        self._image = scope.image("controller")  # it has the program that asks the configuration agent
         self.files = k8s.core.v1.ConfigMap(
             f"{name}-files",
-            metadata=args.scope.metadata(CONFIG_MAP, "configuration"),
-            data=dict(args.files),
+            metadata=scope.metadata(CONFIG_MAP, "configuration"),
+            data=files,
             opts=self._child,
         )
-        asks = self._container(config_hash(args.files))
+        asks = self._container(config_hash(files))
         self.active = workloads.create_job(
             f"{name}-active",
-            args.scope,
+            scope,
             "configuration",
             asks,
             self._child,
@@ -86,3 +77,25 @@ class Configuration(pulumi.ComponentResource):
             env=pods.env(AGENT_URL=f"http://{CONTROLLER_HOST}:{AGENT_PORT}"),
             resources=pods.resources(cpu="10m", memory="32Mi"),
         )
+
+
+class Topology(pulumi.ComponentResource):
+    """Rights of the configuration agent, for a stack with a switch tree only: to follow worker pods and nodes.
+
+    Kubernetes nodes are in no namespace, so this is the one right that reaches out of the cluster's own: to read them.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        scope: Scope,
+        account: k8s.core.v1.ServiceAccount,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        """`account`: the controller's."""
+        super().__init__("slurmstack:index:Topology", name, None, apart(opts))
+        metadata = scope.metadata(f"{CONTROLLER}-topology", "topology")
+        rbac.allow(name, metadata, account, [rbac.rule("pods", "list", "watch")], children_of(self, opts))
+        nodes = [rbac.rule("nodes", "list", "watch")]
+        rbac.allow_everywhere(name, scope, "topology", account, nodes, parent=self)
+        self.register_outputs({})

@@ -12,8 +12,8 @@ from components.kit import pods, volumes, workloads
 from components.kit.context import Scope
 from components.secrets import Secrets
 from config.cluster import ClusterConfig
-from slurm.monitoring import is_private
 from slurm.names import AGENT_PORT, CONTROLLER_HOST, EXPORTER, EXPORTER_PORT
+from slurm.prometheus import is_private
 
 UID = 953
 """A user whom Slurm does not know: it sees what any user sees, which is all where nothing is private."""

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from typing import Final
+
 import pulumi
 import pulumi_kubernetes as k8s
 
 from components.clouds.base import Placement
 from components.kit import pods, volumes
-from components.kit.context import ClusterArgs
+from components.kit.context import Scope
+from config.cluster import ClusterConfig
 from config.sections.monitoring import Otlp
-from slurm.logs import CONFIG_DIR, CONFIG_FILE, POD_LOGS, POSITIONS, collector_file, header_variable
 from slurm.names import LOG_SHIPPER, content_name
+
+CONFIG_DIR: Final = "/config/collector"
+CONFIG_FILE: Final = "collector.yaml"
+POD_LOGS: Final = "/var/log/pods"
+"""Where kubelet keeps the logs of a machine's pods: NAMESPACE_POD_UID/CONTAINER/RESTARTS.log."""
+POSITIONS: Final = "/positions"
 
 _HEADER_KEY = "value"
 """Of the Secret with a header's content."""
@@ -22,12 +31,12 @@ class LogShipping(pulumi.ComponentResource):
     It has no right in Kubernetes and no capability. It is root, whose files kubelet's logs are.
     """
 
-    def __init__(self, name: str, args: ClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, scope: Scope, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:LogShipping", name, None, opts)
-        child, scope = pulumi.ResourceOptions(parent=self), args.scope
-        otlp = args.config.logs.otlp
+        child = pulumi.ResourceOptions(parent=self)
+        otlp = scope.config.logs.otlp
         assert otlp is not None
-        files = {CONFIG_FILE: collector_file(args.config, otlp)}
+        files = {CONFIG_FILE: collector_file(scope.config, otlp)}
         config = k8s.core.v1.ConfigMap(
             f"{name}-config",
             metadata=scope.metadata(content_name(LOG_SHIPPER, files), LOG_SHIPPER),
@@ -85,3 +94,56 @@ def _collector(otlp: Otlp) -> k8s.core.v1.ContainerArgs:
         resources=pods.resources(cpu="20m", memory="64Mi", memory_limit="256Mi"),
         termination_message_policy="FallbackToLogsOnError",
     )
+
+
+def header_variable(number: int) -> str:
+    """Environment variable with the content of a header."""
+    return f"HEADER_{number}"
+
+
+def collector_file(config: ClusterConfig, otlp: Otlp) -> str:
+    """The collector's configuration: which logs it reads, and where it sends them. JSON is YAML, too."""
+    namespace = config.cluster.namespace
+    headers = {name: f"${{env:{header_variable(number)}}}" for number, name in enumerate(otlp.headers)}
+    document = {
+        "extensions": {"file_storage": {"directory": POSITIONS}},
+        "receivers": {
+            "filelog": {
+                "include": [f"{POD_LOGS}/{namespace}_*/*/*.log"],
+                # What it complains about itself would be the next to be sent. By its container, which no other pod has:
+                # pools may be called as they like, `log-shipper-gpu` too.
+                "exclude": [f"{POD_LOGS}/{namespace}_*/{LOG_SHIPPER}/*.log"],
+                "include_file_path": True,
+                "include_file_name": False,
+                "start_at": "beginning",
+                "storage": "file_storage",
+                "resource": {
+                    "k8s.node.name": "${env:NODE}",
+                    "k8s.cluster.name": config.slurm.cluster_name,
+                    "service.namespace": namespace,
+                },
+                # Pod and container from the path, time and text from the runtime's line.
+                "operators": [
+                    {"type": "container", "format": "containerd", "add_metadata_from_filepath": True},
+                    {"type": "copy", "from": 'resource["k8s.container.name"]', "to": 'resource["service.name"]'},
+                ],
+            }
+        },
+        "exporters": {
+            "otlphttp": {
+                "endpoint": otlp.endpoint,
+                **({"headers": headers} if headers else {}),
+                # A server that is away for a day gets all that Kubernetes has kept until then: nothing is given up, and
+                # nothing is read meanwhile.
+                "retry_on_failure": {"max_elapsed_time": "0s"},
+                "sending_queue": {"storage": "file_storage", "block_on_overflow": True, "queue_size": 1000},
+            }
+        },
+        "service": {
+            "extensions": ["file_storage"],
+            "pipelines": {"logs": {"receivers": ["filelog"], "exporters": ["otlphttp"]}},
+            # It would open a port for its own figures.
+            "telemetry": {"metrics": {"level": "none"}},
+        },
+    }
+    return json.dumps(document, indent=2) + "\n"

@@ -8,7 +8,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components.kit import pods
-from components.kit.context import ClusterArgs
+from components.kit.context import Scope
 from config.sections.services import Rest
 from slurm.names import KUBE_STATE, LOGIN, REST, REST_PORT, SSH_PORT, WORKER
 from slurm.network import API_PORTS, DNS_PORTS, FREE, NODES, Destination, Link, links, outside, scraped
@@ -29,13 +29,13 @@ class NetworkPolicies(pulumi.ComponentResource):
     connections.
     """
 
-    def __init__(self, name: str, args: ClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, scope: Scope, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:NetworkPolicies", name, None, opts)
         self._child = pulumi.ResourceOptions(parent=self)
         self._name = name
-        self._scope = args.scope
-        rest, self._existing = args.config.rest, args.config.monitoring.existing
-        table, beyond, outsiders = links(args.config), outside(args.config), scraped(args.config)
+        self._scope = scope
+        rest, self._existing = scope.config.rest, scope.config.monitoring.existing
+        table, beyond, outsiders = links(scope.config), outside(scope.config), scraped(scope.config)
         self._create_policy("default-deny", k8s.meta.v1.LabelSelectorArgs(), [], [])
         ends = (end for link in table for end in (link.source, link.target))
         for component in dict.fromkeys((*ends, *beyond)):

@@ -1,8 +1,6 @@
-"""The policy: accounts, QOS, users and reservations in Slurm, made from the stack file."""
+"""The policy: accounts, QOS and users in Slurm, made from the stack file."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import pulumi
 import pulumi_kubernetes as k8s
@@ -13,7 +11,6 @@ from components.kit import pods, volumes, workloads
 from components.kit.context import Scope
 from components.secrets import Secrets
 from components.users import Users
-from config.cluster import ClusterConfig
 from slurm.names import content_name
 from slurm.policy import COMPONENT, POLICY_FILE, environment, policy_document
 
@@ -24,22 +21,6 @@ DEADLINE = 1800
 """Seconds for the whole job. The program itself gives up earlier, with a message (images/accounting/policy.py)."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PolicyArgs:
-    """Inputs of `Policy`."""
-
-    scope: Scope
-    config: ClusterConfig
-    secrets: Secrets
-    configuration: Configuration
-    """Waited for: slurmctld must know partitions, tracked resources and the users' numbers. A new one alone is no
-    reason to run again."""
-    accounting: Accounting
-    """Its database is checked before anything is changed."""
-    users: Users
-    """They are made in the jail before."""
-
-
 class Policy(pulumi.ComponentResource):
     """The policy document and the job that brings Slurm in line with it.
 
@@ -48,54 +29,64 @@ class Policy(pulumi.ComponentResource):
     until the policy is in force, or shows why Slurm refused a part of it; what is done stays, and the next one goes on.
     """
 
-    def __init__(self, name: str, args: PolicyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        scope: Scope,
+        *,
+        secrets: Secrets,
+        configuration: Configuration,
+        accounting: Accounting,
+        users: Users,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        """What it waits for: slurmctld must know partitions, tracked resources and the users' numbers.
+
+        Another configuration alone is no reason to run again. `accounting`: its database is checked before anything is
+        changed. `users`: they are made in the jail before.
+        """
         super().__init__("slurmstack:index:Policy", name, None, opts)
         self._child = pulumi.ResourceOptions(parent=self)
-        document = policy_document(args.config)
+        document = policy_document(scope.config)
         self.document = k8s.core.v1.ConfigMap(
             f"{name}-document",
-            metadata=args.scope.metadata(content_name(COMPONENT, document), COMPONENT),
+            metadata=scope.metadata(content_name(COMPONENT, document), COMPONENT),
             data={POLICY_FILE: document},
             immutable=True,
             opts=workloads.named_by_content(self._child),
         )
-        self.job = self._create_job(name, args)
-        self.register_outputs({"document": self.document.metadata})
-
-    def _create_job(self, name: str, args: PolicyArgs) -> k8s.batch.v1.Job:
-        image = args.scope.image("accounting")  # it has the program
+        image = scope.image("accounting")  # it has the program
         policy = k8s.core.v1.ContainerArgs(
             name=COMPONENT,
             image=image,
             command=[f"{pods.LIBEXEC}/policy", f"/config/policy/{POLICY_FILE}"],
-            env=pods.env(**environment(args.config)),
+            env=pods.env(**environment(scope.config)),
             volume_mounts=[pods.munge_mount(), volumes.mount("policy", "/config/policy", read_only=True)],
             resources=pods.resources(cpu="50m", memory="64Mi"),
         )
-        after = [args.configuration.active, args.accounting.stateful_set, args.users.job, self.document]
-        return workloads.create_job(
+        check = k8s.core.v1.ContainerArgs(
+            name="check-database",
+            image=image,
+            command=[f"{pods.LIBEXEC}/check-database", "--wait", str(DATABASE_WAIT)],
+            volume_mounts=accounting.database_mounts,
+            resources=pods.resources(cpu="10m", memory="32Mi"),
+        )
+        after = [configuration.active, accounting.stateful_set, users.job, self.document]
+        self.job = workloads.create_job(
             f"{name}-job",
-            args.scope,
+            scope,
             COMPONENT,
             policy,
             self._child,
             *after,
             volumes=[
-                *pods.munge_volumes(args.secrets.munge.metadata.name),
-                *args.accounting.database_volumes,
+                *pods.munge_volumes(secrets.munge.metadata.name),
+                *accounting.database_volumes,
                 volumes.config_volume("policy", self.document.metadata.name),
-                args.configuration.volume,
+                configuration.volume,
             ],
             sidecars=[pods.munge_sidecar(image)],
-            before=[args.configuration.waiting_container(), self._check_database(args)],
+            before=[configuration.waiting_container(), check],
             deadline=DEADLINE,
         )
-
-    def _check_database(self, args: PolicyArgs) -> k8s.core.v1.ContainerArgs:
-        return k8s.core.v1.ContainerArgs(
-            name="check-database",
-            image=args.scope.image("accounting"),
-            command=[f"{pods.LIBEXEC}/check-database", "--wait", str(DATABASE_WAIT)],
-            volume_mounts=args.accounting.database_mounts,
-            resources=pods.resources(cpu="10m", memory="32Mi"),
-        )
+        self.register_outputs({"document": self.document.metadata})

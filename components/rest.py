@@ -75,7 +75,7 @@ class Rest(pulumi.ComponentResource):
         tls = args.rest.tls
         if tls.secret is not None:
             return tls.secret
-        names = certificate_names(args.scope.name, args.scope.cluster_domain, tls.names)
+        names = certificate_names(args.scope.name, args.scope.config.cloud.cluster_domain, tls.names)
         cluster = args.scope.name
         made = args.secrets.rest_seed.apply(lambda seed: server_certificate(seed, cluster, names))
         self.authority = pulumi.Output.unsecret(

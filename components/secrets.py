@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pulumi
 import pulumi_kubernetes as k8s
 import pulumi_random as random
@@ -19,13 +17,6 @@ DATABASE_PASSWORD_BYTES = 24
 
 JWT_KEY_BYTES = 32
 """HS256 wants 256 bits at least (RFC 7518, section 3.2); slurm.conf's documentation makes 32 bytes."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SecretsArgs:
-    """Inputs of `Secrets`."""
-
-    scope: Scope
 
 
 class Secrets(pulumi.ComponentResource):
@@ -46,23 +37,21 @@ class Secrets(pulumi.ComponentResource):
     the authority that its users know."""
     host_public_key: pulumi.Output[str]
 
-    def __init__(self, name: str, args: SecretsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, scope: Scope, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:Secrets", name, None, opts)
-        self._random = pulumi.ResourceOptions(parent=self, protect=args.scope.protect)
+        self._random = pulumi.ResourceOptions(parent=self, protect=scope.config.protects_data)
         self._child = pulumi.ResourceOptions(parent=self)
         munge_key = random.RandomBytes(f"{name}-munge", length=MUNGE_KEY_BYTES, opts=self._random)
         jwt_key = random.RandomBytes(f"{name}-jwt", length=JWT_KEY_BYTES, opts=self._random)
         rest_seed = random.RandomBytes(f"{name}-rest-seed", length=SEED_BYTES, opts=self._random)
         host_seed = random.RandomBytes(f"{name}-host-seed", length=SEED_BYTES, opts=self._random)
-        self.munge = self._create_secret(name, "munge-key", args.scope, data={"munge.key": munge_key.base64})
-        self.jwt = self._create_secret(name, "jwt-key", args.scope, data={"jwt_hs256.key": jwt_key.base64})
+        self.munge = self._create_secret(name, "munge-key", scope, data={"munge.key": munge_key.base64})
+        self.jwt = self._create_secret(name, "jwt-key", scope, data={"jwt_hs256.key": jwt_key.base64})
         password = random.RandomBytes(f"{name}-database", length=DATABASE_PASSWORD_BYTES, opts=self._random)
-        self.database = self._create_secret(
-            name, "database-password", args.scope, string_data={"password": password.base64}
-        )
+        self.database = self._create_secret(name, "database-password", scope, string_data={"password": password.base64})
         private_key = host_seed.base64.apply(ed25519_private_key_pem)
         self.ssh_host_keys = self._create_secret(
-            name, "ssh-host-keys", args.scope, string_data={"ssh_host_ed25519_key": private_key}
+            name, "ssh-host-keys", scope, string_data={"ssh_host_ed25519_key": private_key}
         )
         self.rest_seed = rest_seed.base64
         self.host_public_key = pulumi.Output.unsecret(host_seed.base64.apply(ed25519_public_key))

@@ -12,14 +12,13 @@ import pulumi_kubernetes as k8s
 from components.clouds.base import Placement
 from components.configuration import Configuration
 from components.health import Health
+from components.jail import Mount, container_mounts, mount_volumes, mounts_env
 from components.kit import pods, volumes, workloads
 from components.kit.context import Scope, apart
 from components.kit.volumes import JailVolume
-from components.mounts import Mount, container_mounts, mount_volumes, mounts_env
 from components.secrets import Secrets
 from config.base import parse_cpus
 from config.sections.machines import Gpus
-from config.sections.services import Rolling
 from config.sections.workers import WorkerPool as WorkerPoolConfig
 from slurm.elastic import mark, settings
 from slurm.health import SETTINGS_DIR
@@ -62,10 +61,11 @@ class WorkerPoolArgs:
     """Settings for the checks; None where there are none."""
     configuration: Configuration
     """Slurm's, which has the declared users in it."""
-    rolling: Rolling
-    """How its pods are replaced."""
-    job_metrics: bool = False
-    """Whether the nodes tell what their jobs use (images/worker/job_metrics)."""
+
+    @property
+    def job_metrics(self) -> bool:
+        """Whether the nodes tell what their jobs use (images/worker/job_metrics)."""
+        return self.scope.config.monitoring.is_on
 
     @property
     def placement(self) -> Placement:
@@ -106,7 +106,7 @@ class WorkerPool(pulumi.ComponentResource):
         # next, so the pods are waited for.
         deletion = {} if args.placement.machines else {"pulumi.com/deletionPropagationPolicy": "background"}
         metadata = args.scope.metadata(args.name, WORKER, pool=args.name)
-        metadata.annotations = {**kind, MAX_UNAVAILABLE: str(args.rolling.max_unavailable), **deletion}
+        metadata.annotations = {**kind, MAX_UNAVAILABLE: str(args.scope.config.rolling.max_unavailable), **deletion}
         if pool.is_elastic:
             return k8s.core.v1.PodTemplate(f"{name}-template", metadata=metadata, template=template, opts=self._opts)
         selector = args.scope.label_selector(WORKER, pool=args.name)

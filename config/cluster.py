@@ -21,8 +21,6 @@ from config.sections.slurm import (
     Partition,
     PartitionName,
     Preemption,
-    Reservation,
-    ReservationName,
     Slurm,
     Topology,
 )
@@ -66,8 +64,6 @@ class ClusterConfig(Section):
     """Qualities of service, by name. `normal` is there in any case."""
     preemption: Preemption = Field(default_factory=Preemption)
     """Which jobs give way to others."""
-    reservations: dict[ReservationName, Reservation] = Field(default_factory=dict)
-    """Nodes that are kept for somebody at a time, by name."""
     licenses: dict[LicenseName, Annotated[int, Field(ge=1, le=4_000_000, strict=True)]] = Field(default_factory=dict)
     """Licenses that jobs may ask for (`--licenses`), and how many there are."""
     job_submit: JobSubmit = Field(default_factory=JobSubmit)

@@ -205,6 +205,8 @@ GONE: Final = {
     "prices": ", and so is `slurmstack cost`: remove it. Your provider's own price list and calculator serve instead",
     "priority": ": write its keys as slurm.conf has them, below slurm.settings: PriorityWeightFairshare, "
     "PriorityWeightQOS, PriorityWeightTRES, PriorityDecayHalfLife, PriorityMaxAge and others",
+    "reservations": ": remove it. Slurm's own command makes and changes them: `scontrol create reservation` "
+    "(docs/scheduling.md); `scontrol show reservation` has those that are there",
     "rest.cpu": ": remove it. A pod asks for 50m",
     "rest.max_connections": ": remove it. slurmrestd takes 124 at a time; `rest.size` adds pods",
     "rest.memory": ": remove it. A pod asks for 128Mi, and has no limit",

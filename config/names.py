@@ -53,14 +53,6 @@ NamespaceName = Annotated[
 ]
 """Name of a namespace that others have made."""
 
-DirectoryUser = Annotated[
-    str,
-    Matching(
-        r"^[A-Za-z0-9_][A-Za-z0-9_.@-]{0,254}$", "is not the name of a user: letters, digits, '_', '.', '@' and '-'"
-    ),
-]
-"""Somebody who may be of a directory, which has names that a stack file could not declare."""
-
 DirectoryGroup = Annotated[
     str,
     Matching(

@@ -21,7 +21,7 @@ from config.load import PROJECT
 
 def stack_file_schema() -> dict[str, Any]:
     """JSON schema (draft 2020-12) of a whole `Pulumi.<stack>.yaml`."""
-    schema = _only_matching_names(ClusterConfig.model_json_schema(mode="validation"))
+    schema = ClusterConfig.model_json_schema(mode="validation")
     _describe(schema)
     sections = schema["properties"]
     return {
@@ -86,18 +86,6 @@ def _describe(schema: dict[str, Any]) -> None:
         for name, text in descriptions(model).items():
             if name in shape.get("properties", {}):
                 shape["properties"][name].setdefault("description", text)
-
-
-def _only_matching_names(schema: Any) -> Any:
-    """The schema with every map of named things closed for names that its pattern does not match."""
-    if isinstance(schema, list):
-        return [_only_matching_names(part) for part in schema]
-    if not isinstance(schema, dict):
-        return schema
-    closed = {key: _only_matching_names(part) for key, part in schema.items()}
-    if isinstance(closed.get("patternProperties"), dict):
-        closed.setdefault("additionalProperties", False)
-    return closed
 
 
 if __name__ == "__main__":

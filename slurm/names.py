@@ -62,7 +62,7 @@ ELASTIC_SETTINGS = "slurmstack/elastic"
 """Annotation of an elastic pool's PodTemplate: what the program is told of the pool."""
 
 CONTROL = "control"
-"""What is first where machines have no room for all (components/priority.py)."""
+"""What is first where machines have no room for all (components/cluster.py)."""
 
 ELASTIC_PORT = 8818
 """Where slurmctld's programs ask it."""

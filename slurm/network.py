@@ -41,7 +41,7 @@ NODES = "slurm-nodes"
 """Workers and login nodes: where users' programs run."""
 
 CONFIGURATION, POLICY = "configuration", "policy"
-"""Jobs that wait until slurmctld has its new configuration; the second then sets accounts and reservations."""
+"""Jobs that wait until slurmctld has its new configuration; the second then sets accounts."""
 
 FREE = (CONTROLLER, WATCH, ELASTIC)
 """They follow objects of Kubernetes, whose API has another address and port in each cluster; no user's program runs in

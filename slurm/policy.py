@@ -1,4 +1,4 @@
-"""The policy document: accounts, QOS, users and reservations as the program `policy` in the cluster reads them.
+"""The policy document: accounts, QOS and users as the program `policy` in the cluster reads them.
 
 A JSON object. Limits that are not set are left out, so that the document of some thousand users fits into a ConfigMap:
 
@@ -9,8 +9,7 @@ A JSON object. Limits that are not set are left out, so that the document of som
 - `qos`: by name; the fields of `config.sections.accounting.Qos`.
 - `users`: by name. `default_account`, `admin_level` and `associations`: account -> fields of
   `config.sections.accounting.Association`.
-- `reservations`: by name. `start` in seconds since 1970, `duration` in seconds, and the other fields of
-  `config.sections.slurm.Reservation`.
+- `reservations`: none. The program of earlier images looks for them; the next release drops it.
 
 Limits of wall time are in minutes, as Slurm keeps them; `preempt_exempt_time` and `grace_time` in seconds.
 """
@@ -19,20 +18,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from config.base import seconds
 from config.cluster import ClusterConfig
 from config.sections.accounting import Account, Association, Qos
-from config.sections.slurm import Reservation
 from config.sections.users import User
 from slurm.conf import effective_settings, enforcement
 from slurm.health import TESTS_ACCOUNT
 from slurm.names import ACCOUNTING_HOST, CONTROLLER_HOST, SLURMCTLD_PORT, SLURMDBD_PORT
 
 VERSION = 1
-"""Of the document's format, which `images/common/policy/document.py` reads."""
+"""Of the document's format, which `images/accounting/document.py` reads."""
 
 DEFAULT_ACCOUNT = "default"
 """The account of all users where the stack file declares none, so that records have one."""
@@ -74,19 +71,15 @@ def policy(config: ClusterConfig) -> dict[str, Any]:
         declared = {TESTS_ACCOUNT: Account(description="tests of nodes")} | declared
         own = {"default_account": TESTS_ACCOUNT, "admin_level": "none", "associations": {TESTS_ACCOUNT: {}}}
         users[SLURM_USER] = own
+    in_order = sorted(declared, key=lambda name: path(name, declared))
     return {
         "version": VERSION,
         "prune": config.accounting.prune,
-        "accounts": {name: _account(name, declared, config) for name in parents_first(declared)},
+        "accounts": {name: _account(name, declared, config) for name in in_order},
         "qos": {name: _qos(name, config.qos[name]) for name in sorted(config.qos)},
         "users": users,
-        "reservations": {name: _reservation(config.reservations[name]) for name in sorted(config.reservations)},
+        "reservations": {},
     }
-
-
-def parents_first(accounts: Mapping[str, Account]) -> list[str]:
-    """Names in the order of the tree, siblings by name."""
-    return sorted(accounts, key=lambda name: path(name, accounts))
 
 
 def path(name: str, accounts: Mapping[str, Account]) -> tuple[str, ...]:
@@ -140,26 +133,6 @@ def _user(user: User, *, everybody: bool) -> dict[str, Any]:
         "admin_level": user.admin_level,
         "associations": {name: _association(values) for name, values in accounts.items()},
     }
-
-
-def _reservation(reservation: Reservation) -> dict[str, Any]:
-    start = timestamp(reservation.start)
-    length = timestamp(reservation.end) - start if reservation.end else seconds(reservation.duration or "0")
-    if length is None:  # what Slurm makes of it (slurmctld/reservation.c)
-        length = 365 * 24 * 3600
-    # Slurm makes none for nobody. Maintenance that names no one is for the administrator.
-    nobody = not reservation.users and not reservation.accounts
-    return {
-        **reservation.model_dump(mode="json", exclude={"start", "end", "duration"}),
-        "start": start,
-        "duration": length,
-        "users": ["root"] if nobody else list(reservation.users),
-    }
-
-
-def timestamp(text: str) -> int:
-    """Seconds since 1970 of a time in UTC."""
-    return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
 
 
 def _minutes(limit: str | None) -> int | None:

@@ -1,4 +1,4 @@
-"""What Prometheus and Alertmanager are told: what to read, which rules hold, and where alerts go.
+"""What Prometheus and Alertmanager are told: what to read, which figures are a cluster's own, which rules hold.
 
 For our own in JSON, which any reader of YAML takes; for an existing Prometheus as objects of its operator's API.
 """
@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from config.base import parse_bytes
 from config.cluster import ClusterConfig
+from config.sections.slurm import folded
 from slurm.alerts import ALERTS, GROUP_BY, INHIBITIONS, rule_groups, rules_file
-from slurm.dashboards.boards import figures
-from slurm.monitoring import of_cluster
+from slurm.dashboards.boards import BOARDS
 from slurm.names import (
     ALERTMANAGER_PORT,
     EXPORTER,
@@ -180,5 +180,29 @@ RESOURCES: Final = {
 
 def kube_figures() -> tuple[str, ...]:
     """What dashboards and alerts ask it for. It makes no others: of each pod it knows some sixty."""
-    shown = {name for name in figures() if name.startswith("kube_")}
-    return tuple(sorted(shown.union(*(re.findall(r"\bkube_\w+", alert.expression) for alert in ALERTS))))
+    shown = (query.expression for board in BOARDS for panel in board.panels() for query in panel.queries)
+    return tuple(sorted({*re.findall(r"\bkube_\w+", " ".join((*shown, *(alert.expression for alert in ALERTS))))}))
+
+
+_OURS = re.compile(r"\b((?:slurm|slurmstack|cgroup|kube)_\w+|up(?=\{))(\{)?")
+"""A figure of a cluster in PromQL, and whether matchers follow. `up`: whether a target could be read."""
+
+
+def of_cluster(expression: str, config: ClusterConfig) -> str:
+    """PromQL for this cluster's figures alone, where others' may be in the same Prometheus (`monitoring.existing`).
+
+    The Prometheus operator notes the namespace of all that it has read; kube-state-metrics names that of each object,
+    which its chart keeps. Figures of machines and of GPUs are read where
+    these run, in other namespaces, and stay as they are.
+    """
+    if config.monitoring.existing is None:
+        return expression
+    matcher = f'namespace="{config.cluster.namespace}"'
+    return _OURS.sub(lambda found: f"{found[1]}{{{matcher}{',' if found[2] else '}'}", expression)
+
+
+def is_private(config: ClusterConfig) -> bool:
+    """Whether not everybody may see all of Slurm's records (`PrivateData`), or its figures (`MetricsAuthUsers`)."""
+    settings = folded(config.slurm.settings)
+    value = settings.get("privatedata", "")
+    return "metricsauthusers" in settings or (bool(value) and str(value).lower() != "none")

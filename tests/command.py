@@ -26,7 +26,6 @@ _LOADED = (
     "cli.commands.status",
     "components.cluster",
     "components.clouds.connect",
-    "components.clouds.existing",
     "components.clouds.nebius.cloud",
     *(f"pulumi_kubernetes.{group}" for group in ("apps.v1", "batch.v1", "core.v1", "helm.v3", "policy.v1", "rbac.v1")),
 )

@@ -10,6 +10,17 @@ from pathlib import Path
 
 from slurm.dashboards.boards import BOARDS, RATE, Query
 
+_STRING = re.compile(r'"[^"]*"')
+_SELECTED = re.compile(r"\{[^}]*\}|\[[^\]]*\]|\b(?:by|on|without|ignoring|group_left|group_right)\s*\([^)]*\)")
+_NAME = re.compile(r"\b[a-zA-Z_]\w*\b(?!\s*\()")
+_WORDS = frozenset({"and", "or", "unless", "bool", "by", "on", "offset"})
+
+
+def figures_of(expression: str) -> set[str]:
+    """Names of the figures that PromQL asks for."""
+    return {name for name in _NAME.findall(_SELECTED.sub(" ", _STRING.sub("", expression))) if name not in _WORDS}
+
+
 _SERIES = re.compile(r"(\w+)(?:\{(.*)\})? (\S+)")
 
 
@@ -29,7 +40,7 @@ def queries(names: Iterable[str]) -> list[str]:
     """
     there = set(names)
     panels = [panel for board in BOARDS for panel in board.panels() if panel.needs != "gpus"]
-    asked = [query for panel in panels for query in panel.queries if query.figures <= there]
+    asked = [query for panel in panels for query in panel.queries if figures_of(query.expression) <= there]
     return [as_asked(query) for query in asked]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from images.common.policy.document import Policy, State, load
+from images.accounting.document import Policy, State, load
 
 ACCOUNTS = ("a", "b", "c", "d")
 USERS = ("ann", "ben", "cid")
@@ -49,7 +49,7 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
             "admin_level": draw(st.sampled_from(["none", "operator", "administrator"])),
         }  # fmt: skip
     return {
-        "version": 1, "prune": draw(st.booleans()), "accounts": accounts, "users": users, "reservations": {},
+        "version": 1, "prune": draw(st.booleans()), "accounts": accounts, "users": users,
         "qos": {name: qos_values(draw, ranked[:rank]) for rank, name in enumerate(ranked)},
     }  # fmt: skip
 

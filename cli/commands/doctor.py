@@ -156,12 +156,14 @@ def cloud(
         message = "the cluster is already there (cloud.kind: existing), so there is no cloud to ask"
         typer.echo(json.dumps({"cloud": settings.kind, "ok": True, "findings": []}) if as_json else message)
         return
-    from cli.doctor.cloud import nebius  # noqa: PLC0415  the SDK takes a second to load
+    from cli.doctor.cloud.check import diagnose, print_findings  # noqa: PLC0415  the SDK takes a second to load
 
-    found = nebius.diagnose(stack.config, settings)
+    found = diagnose(stack.config, settings)
+    fine = all(item.state != "change" for item in found)
     if as_json:
-        typer.echo(json.dumps(nebius.as_data(found, cloud=settings.kind), indent=1))
+        data = {"cloud": settings.kind, "ok": fine, "findings": [vars(item) for item in found]}
+        typer.echo(json.dumps(data, indent=1))
     else:
-        nebius.print_findings(found)
-    if nebius.must_change(found):
+        print_findings(found)
+    if not fine:
         raise typer.Exit(FAILED)

@@ -12,10 +12,9 @@ from rich.console import Console
 
 from cli.commands.options import ConfigOption, JsonOption, option
 from cli.errors import USAGE, Failure
-from cli.images.build import build_images, build_local, default_base, push_images
 from cli.images.names import ImageNames, choose_names, snippet
 from cli.images.names import pin as pin_digests
-from cli.images.tools import LOCAL, open_tool
+from cli.images.tools import LOCAL, build_images, build_local, default_base, open_tool, push_images
 from cli.stack import Stack, open_stack
 from local.report import PlainReport, Report, RichReport, open_report
 

@@ -11,10 +11,12 @@ import pulumi_kubernetes as k8s
 
 from components.clouds.base import CloudResources
 from config.cluster import ClusterConfig
-from config.sections.services import ImageRole, Images
-from config.sections.users import Sssd
-from slurm.images import DEFAULT_REGISTRY, image_reference
-from slurm.names import NODES_SERVICE, RELEASE_ANNOTATION
+from config.sections.services import ImageRole
+from slurm.images import DEFAULT_REGISTRY, image_reference, image_tags
+from slurm.names import ACCOUNTING, CONTROLLER, DATABASE, ELASTIC, LOGIN, NODES_SERVICE, RELEASE_ANNOTATION
+
+FIRST = frozenset({CONTROLLER, ACCOUNTING, DATABASE, ELASTIC, LOGIN})
+"""Components without which nobody works: their pods come first where there is no room for all."""
 
 
 def selector_labels(cluster: str, component: str) -> dict[str, str]:
@@ -33,33 +35,28 @@ def recommended_labels(cluster: str, component: str) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Scope:
-    """Where the objects of one cluster live, and what they are labelled with."""
+    """The cluster that is made: its configuration, where its objects live, and what they are labelled with."""
 
-    name: str
-    """Name of the namespace, which is also the name of the cluster in labels."""
+    config: ClusterConfig
     namespace: pulumi.Input[str]
-    """The same name as an output of the Namespace, so that each object depends on it."""
-    cluster_domain: str
+    """Its name as an output of the Namespace, so that each object depends on it."""
     cloud: CloudResources
-    images: Images
-    tags: Mapping[str, str]
-    """Of each role's image, where no digest is given."""
-    release: str
-    """Of Slurm, as the stack file says."""
-    protect: bool
-    """Whether Pulumi refuses to delete what holds data."""
     root: pulumi.ComponentResource
     """The cluster itself: parent of static volumes, which are in no namespace and so do not go away with it."""
-    sssd: Sssd | None = None
-    user_namespaces: bool = False
-    priority_class: str | None = None
-    """Of pods that have none of their own."""
-    first: frozenset[str] = frozenset()
-    """Components whose pods come first where there is no room for all, ..."""
     first_class: pulumi.Input[str] | None = None
-    """... and their PriorityClass."""
+    """PriorityClass of the pods of `FIRST`."""
     tried: pulumi.Resource | None = None
     """The job that tries the control plane's images."""
+
+    @property
+    def name(self) -> str:
+        """Name of the namespace, which is also the name of the cluster in labels."""
+        return self.config.cluster.namespace
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        """Of each role's image, where no digest is given."""
+        return image_tags(self.config.slurm.version, self.config.images)
 
     def after_trial(self, opts: pulumi.ResourceOptions) -> pulumi.ResourceOptions:
         """Options of what gets its pods only when the images have been tried."""
@@ -84,36 +81,32 @@ class Scope:
     def metadata_of_slurm(self, name: str, component: str) -> k8s.meta.v1.ObjectMetaArgs:
         """The same of pods with Slurm's daemons, whose release an update must be able to tell."""
         metadata = self.metadata(name, component)
-        metadata.annotations = {RELEASE_ANNOTATION: self.release} if "controller" in self.images.digests else None
+        release = self.config.slurm.version
+        metadata.annotations = {RELEASE_ANNOTATION: release} if "controller" in self.config.images.digests else None
         return metadata
 
     def image(self, role: ImageRole) -> str:
         """Reference of the image of one role."""
-        registry, digest = self.images.registry or DEFAULT_REGISTRY, self.images.digests.get(role)
+        images = self.config.images
+        registry, digest = images.registry or DEFAULT_REGISTRY, images.digests.get(role)
         return image_reference(role, registry=registry, tag=self.tags[role], digest=digest)
 
     def priority_of(self, component: str) -> pulumi.Input[str] | None:
         """PriorityClass of a component's pods, where they name none themselves."""
-        return self.priority_class or (self.first_class if component in self.first else None)
+        return self.config.cluster.priority_class or (self.first_class if component in FIRST else None)
 
     @property
     def pull_secrets(self) -> list[k8s.core.v1.LocalObjectReferenceArgs] | None:
         """The pull secret as a pod has it."""
-        secret = self.images.pull_secret
+        secret = self.config.images.pull_secret
         return [k8s.core.v1.LocalObjectReferenceArgs(name=secret)] if secret else None
 
     @property
     def node_dns(self) -> k8s.core.v1.PodDNSConfigArgs:
         """Lets a bare node name such as `default-0` resolve in a pod."""
-        return k8s.core.v1.PodDNSConfigArgs(searches=[f"{NODES_SERVICE}.{self.name}.svc.{self.cluster_domain}"])
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClusterArgs:
-    """Inputs of components that are made of the whole configuration."""
-
-    scope: Scope
-    config: ClusterConfig
+        return k8s.core.v1.PodDNSConfigArgs(
+            searches=[f"{NODES_SERVICE}.{self.name}.svc.{self.config.cloud.cluster_domain}"]
+        )
 
 
 def apart(opts: pulumi.ResourceOptions | None) -> pulumi.ResourceOptions | None:

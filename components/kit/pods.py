@@ -302,9 +302,9 @@ def pod_template(
     moved it. `knows_users`: with SSSD, where the stack file has it. `leaves_after`: seconds until it is started
     elsewhere when its machine is lost; None: Kubernetes' five minutes. `labels`: besides the component's.
     """
-    if knows_users and scope.sssd is not None:
-        _add_sssd(spec, scope.sssd)
-    _confine(spec, user_namespaces=scope.user_namespaces)
+    if knows_users and scope.config.sssd is not None:
+        _add_sssd(spec, scope.config.sssd)
+    _confine(spec, user_namespaces=scope.config.cluster.user_namespaces)
     spec.enable_service_links = False
     spec.priority_class_name = spec.priority_class_name or scope.priority_of(component)
     spec.image_pull_secrets = scope.pull_secrets

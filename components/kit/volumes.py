@@ -112,7 +112,7 @@ def data_volume(
     cloud = scope.cloud
     access_mode = "ReadWriteMany" if shared else "ReadWriteOnce"
     static = StaticVolumeArgs(
-        namespace=scope.name, claim=claim_name, size=size, access_mode=access_mode, protect=scope.protect
+        namespace=scope.name, claim=claim_name, size=size, access_mode=access_mode, protect=scope.config.protects_data
     )
     outside = pulumi.ResourceOptions(parent=scope.root)
     volume = cloud.static_volume(static, outside) if storage_class is None else None
@@ -130,7 +130,7 @@ def data_volume(
             volume_name=volume.metadata.name if volume is not None else None,
             resources=k8s.core.v1.VolumeResourceRequirementsArgs(requests={"storage": request}),
         ),
-        opts=opts.merge(pulumi.ResourceOptions(protect=scope.protect)),
+        opts=opts.merge(pulumi.ResourceOptions(protect=scope.config.protects_data)),
     )
     return DataVolume(claim=claim, filesystem=filesystem)
 

@@ -50,7 +50,6 @@ _RULES: tuple[Callable[..., Found], ...] = (
     limits.limits,
     limits.tracked,
     nodes.preemption,
-    nodes.reservations,
     services.accounting,
     services.access,
     services.rest,

@@ -12,7 +12,7 @@ from config.errors import Found, unknown_name
 from config.nebius.platforms import Catalogue, Platform, nebius_catalogue
 from config.sections.accounting import Qos
 from config.sections.cloud import NebiusCloud
-from config.sections.slurm import Partition, Preemption, Reservation, Slurm, folded
+from config.sections.slurm import Partition, Preemption, Slurm, folded
 from config.sections.workers import WorkerPool
 
 Pools = Mapping[str, WorkerPool]
@@ -52,13 +52,6 @@ def partitions(sections: Sections, partitions: Partitions) -> Found:
         yield "partitions", f"{' and '.join(default)} are all marked default; only one partition can be"
 
 
-def _known_partition(where: str, name: str, sections: Sections) -> Found:
-    """Without partitions there is one, with all pools."""
-    partitions = sections.names("partitions") or ["main"]
-    if name not in partitions:
-        yield where, unknown_name(name, partitions, what="a partition")
-
-
 def preemption(preemption: Preemption, qos: Mapping[str, Qos], partitions: Partitions) -> Found:
     """Modes that would do something else than they say."""
     if preemption.type == "qos":
@@ -78,36 +71,6 @@ def preemption(preemption: Preemption, qos: Mapping[str, Qos], partitions: Parti
                     "another preempt_mode for the partitions whose jobs shall not be suspended"
                 )
                 yield f"partitions.{name}.preempt_mode", message
-
-
-def reservations(sections: Sections, reservations: Mapping[str, Reservation], worker_nodes: Pools) -> Found:
-    """Of which nodes and partition they are, and for whom. For others Slurm makes none, and no policy holds then."""
-    users, accounts = sections.names("users"), sections.names("accounts")
-    for name, reservation in reservations.items():
-        where = f"reservations.{name}"
-        if reservation.partition is not None:
-            yield from _known_partition(f"{where}.partition", reservation.partition, sections)
-        for node in dict.fromkeys(reservation.nodes):
-            yield from _node(f"{where}.nodes", node, worker_nodes, sections.names("worker_nodes"))
-        if "sssd" not in sections.written:  # people of a directory are known only in the cluster
-            for user in dict.fromkeys(reservation.users):
-                if user not in users:
-                    yield f"{where}.users", unknown_name(user, users, what="a declared user")
-        for account in dict.fromkeys(reservation.accounts):
-            if account not in accounts:
-                yield f"{where}.accounts", unknown_name(account, accounts, what="an account of slurmstack:accounts")
-
-
-def _node(where: str, node: str, pools: Pools, known: list[str]) -> Found:
-    """One name of a node. A pool's nodes are numbered from 0."""
-    name, _, number = node.rpartition("-")
-    if name not in known:
-        message = unknown_name(name or node, known, what=f"a pool of worker_nodes, so {node!r} is no node")
-        yield where, f"{message}; the nodes of a pool are POOL-0, POOL-1, ..., one by one"
-    elif name in pools and number not in {str(one) for one in range(pools[name].most)}:
-        size = pools[name].most
-        last = f", the last one {name}-{size - 1}" if size else ""
-        yield where, f"{node!r} is no node: the pool {name!r} has {size} of them{last}"
 
 
 HIDDEN: Final = "elastic-"

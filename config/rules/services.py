@@ -91,7 +91,7 @@ _NOBODY = (
 def accounting(sections: Sections, accounting: Accounting) -> Found:
     """Policy without accounting, accounting without policy, and keys of slurmdbd.conf that are not free."""
     if not accounting.enabled:
-        for section in ("accounts", "qos", "reservations"):
+        for section in ("accounts", "qos"):
             if sections.names(section):
                 message = "needs accounting, and accounting.enabled is false; set it to true, or remove this"
                 yield section, message

@@ -96,7 +96,7 @@ class Retention(Section):
 
 
 class Accounting(Section):
-    """slurmdbd with its database, and the job that applies accounts, QOS, users and reservations."""
+    """slurmdbd with its database, and the job that applies accounts, QOS and users."""
 
     enabled: bool = Field(default=True, strict=True)
     """Whether jobs are recorded. Without it there are no accounts, QOS, fair share and limits."""
@@ -112,8 +112,7 @@ class Accounting(Section):
     tasks of an array count. It holds where limits are enforced, so by default once `accounts` are declared. The whole
     cluster takes 100,000 jobs at a time (`MaxJobCount`)."""
     prune: bool = Field(default=False, strict=True)
-    """Whether accounts, QOS, associations and reservations that were made by hand are removed. Default: they are
-    reported and stay."""
+    """Whether accounts, QOS and associations made by hand are removed. Default: they are reported and stay."""
     cpu: Cpu = "50m"
     """CPU that slurmdbd asks Kubernetes for."""
     memory: Memory = "128Mi"
@@ -191,8 +190,8 @@ class GroupLimits(Section):
     """Resources of one job on one node."""
 
 
-class Limits(GroupLimits):
-    """Limits of an account, or of a user in an account. Left out: the limit of the level above, else none."""
+class Association(GroupLimits):
+    """What a user has in one account. A limit that is left out: that of the level above, else none."""
 
     max_tres_mins_per_job: Tres = Field(default_factory=dict)
     """Resource minutes of one job."""
@@ -202,10 +201,6 @@ class Limits(GroupLimits):
     """Jobs that each user may have queued and running."""
     max_wall: TimeLimit | None = None
     """Wall time of one job."""
-
-
-class Association(Limits):
-    """What a user has in one account."""
 
     fairshare: Fairshare = 1
     """Shares among the siblings: the users of an account, or the accounts below the same parent."""

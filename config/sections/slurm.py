@@ -1,17 +1,16 @@
-"""`slurmstack:slurm`, and which job runs where: `partitions`, `topology`, `preemption`, `reservations`, rules."""
+"""`slurmstack:slurm`, and which job runs where: `partitions`, `topology`, `preemption`, rules."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import datetime
 from math import isfinite
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
 from config.base import Matching, Section, TimeLimit, once
-from config.names import AccountName, DirectoryGroup, DirectoryUser, LabelKey
+from config.names import DirectoryGroup, LabelKey
 
 _LINES_OF_OTHER_SECTIONS = {
     "nodename": "worker_nodes",
@@ -242,30 +241,10 @@ class Topology(Section):
     """Labels of the Kubernetes nodes that name their switches, from the core to the nodes."""
 
 
-def _timestamp(value: str) -> str:
-    try:
-        datetime.fromisoformat(value)
-    except ValueError as error:
-        raise ValueError(f"is not a time of the calendar: {error}") from None
-    return value
-
-
-Timestamp = Annotated[
-    str,
-    Matching(
-        r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2})?$",
-        "is not a time such as 2026-12-01T08:00:00 (UTC, the time zone of the pods)",
-    ),
-    AfterValidator(_timestamp),
-]
-"""A time in UTC: `2026-12-01T08:00:00`."""
-
-
-ReservationName = Annotated[
+LicenseName = Annotated[
     str,
     Matching(r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}$", "is not a name: letters, digits, '_', '.' and '-', at most 63"),
 ]
-LicenseName = ReservationName
 
 
 class Preemption(Section):
@@ -275,41 +254,6 @@ class Preemption(Section):
     """`qos`: as `qos.<name>.preempt` says. `partition`: those of a partition with a lower `priority_tier`."""
     mode: Literal["requeue", "cancel", "suspend"] = "requeue"
     """What happens to a job that gives way, unless its QOS or partition says otherwise (`PreemptMode`)."""
-
-
-class Reservation(Section):
-    """Nodes that are kept for some users or accounts, or for maintenance, at a time."""
-
-    start: Timestamp
-    """When it begins. Of a repeated one: the first time, which may be long ago."""
-    end: Timestamp | None = None
-    """When it ends. Either this or `duration`."""
-    duration: TimeLimit | None = None
-    """How long it lasts. `UNLIMITED` is a year for Slurm."""
-    nodes: tuple[str, ...] = ()
-    """Names of nodes, for example `gpu-0`. Either these or `node_count`."""
-    node_count: int | None = Field(default=None, ge=1, le=10_000, strict=True)
-    """How many nodes Slurm shall choose."""
-    partition: PartitionName | None = None
-    """Partition from which they are chosen. Default: the default partition."""
-    users: tuple[DirectoryUser, ...] = ()
-    """Users whose jobs may use it; with `accounts` too, only their jobs in these accounts."""
-    accounts: tuple[AccountName, ...] = ()
-    """Accounts whose jobs may use it."""
-    repeat: Literal["hourly", "daily", "weekday", "weekend", "weekly"] | None = None
-    """How often it comes again."""
-    maintenance: bool = Field(default=False, strict=True)
-    """Whether it is for maintenance (`MAINT`): it may overlap others, and the time is booked as planned down."""
-    ignore_jobs: bool = Field(default=False, strict=True)
-    """Whether it may be made over jobs that are running."""
-
-    def _problem(self) -> str | None:
-        if self.end is None and self.duration is None:
-            return "does not say when it ends; set end or duration"
-        if bool(self.nodes) == (self.node_count is not None):
-            return "must have either nodes (names such as gpu-0) or node_count"
-        nobody = not (self.users or self.accounts or self.maintenance)
-        return "is for nobody; set users or accounts, or maintenance: true" if nobody else None
 
 
 class JobSubmit(Section):

@@ -1,7 +1,7 @@
-"""The policy in force, read with sacctmgr and scontrol, and the calls of both that carry out a plan.
+"""The policy in force, read with sacctmgr, and its calls that carry out a plan.
 
-Columns rather than --json: they have the names of the options, they are the same in 24.11 and 26.05, and scontrol's
-JSON leaves the comment of a reservation out (tried with both). Text that may contain the separator comes last.
+Columns rather than --json: they have the names of the options, they are the same in 24.11 and 26.05 (tried with
+both). Text that may contain the separator comes last.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from images.accounting.document import ASSOCIATION, QOS, ROOT, Attributes, Field, Key, State, unset
+from images.accounting.plan import Change, Job, Plan
 from images.common.command import NOT_STARTED, TIMED_OUT, Runner
-from images.common.policy import reservation
-from images.common.policy.document import ASSOCIATION, QOS, ROOT, Attributes, Field, Key, State, unset
-from images.common.policy.plan import Change, Job, Plan
 from images.common.process import required_env
 
 TIMEOUT_SECONDS: Final = 60.0
@@ -110,7 +109,6 @@ def read(slurm: Slurm) -> State:
         rows = pool.submit(_read_associations, slurm)
         texts = pool.submit(slurm.table, "account", ["Account", "Org", "Descr"])
         users = pool.submit(slurm.table, "user", ["User", "DefaultAccount", "Admin"])
-        reservations = pool.submit(slurm.call, ["scontrol", "show", "reservation", "--oneliner"])
         accounts, associations = rows.result()
         said = {account: rest for account, *rest in texts.result()}
         for key, values in accounts.items():
@@ -126,7 +124,6 @@ def read(slurm: Slurm) -> State:
                 for user, default, level in users.result()
                 if user in named
             },
-            reservations=reservation.parse(reservations.result()),
         )
 
 
@@ -182,11 +179,11 @@ _NAMES: Final = 200
 _TEXTS: Final = ("description", "organization")
 
 
-def commands(plan: Plan, present: State, cluster: str, now: float) -> Iterator[Command]:
+def commands(plan: Plan, present: State, cluster: str) -> Iterator[Command]:
     """Every call in its order. An object is there before anything refers to it, and goes after everything that did.
 
-    All but what begins with `scontrol` are words of sacctmgr's. Users of one account who get the same values are named
-    together, for each call costs slurmdbd 50 ms.
+    Words of sacctmgr's. Users of one account who get the same values are named together, for each call costs slurmdbd
+    50 ms.
     """
     by_kind: dict[str, list[Change]] = defaultdict(list)
     for change in plan.changes:
@@ -197,13 +194,6 @@ def commands(plan: Plan, present: State, cluster: str, now: float) -> Iterator[C
     changed = [(change.key, _options(ASSOCIATION, _widened(change))) for change in by_kind["~association"]]
     yield from _changed_associations(changed, cluster)
     yield from _users(by_kind["+user"], by_kind["~user"], present, cluster)
-    for change in by_kind["-reservation"]:
-        yield ["scontrol", *reservation.delete(change.key[0])]
-    for change in by_kind["~reservation"]:
-        for words in reservation.update(change.key[0], change.old, change.new, now):
-            yield ["scontrol", *words]
-    for change in by_kind["+reservation"]:
-        yield ["scontrol", *reservation.create(change.key[0], change.new, now)]
     yield from _leaving_users(by_kind["-user"], by_kind["-association"], cluster)
     yield from _narrowed(by_kind["~account"], by_kind["~association"], cluster)
     for change in by_kind["-account"]:

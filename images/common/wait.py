@@ -59,16 +59,11 @@ def wait_while(
     log: Callable[[str], None],
     *,
     poll_seconds: float,
-    seconds: float | None = None,
     clock: Clock | None = None,
-) -> str | None:
-    """Return as soon as nothing is missing, or what still is after `seconds` (None: never give up)."""
+) -> None:
+    """Return as soon as nothing is missing."""
     clock = clock or Clock()
     reminder = Reminder(log, clock)
-    started = clock.now()
     while what := missing():
-        if seconds is not None and clock.now() - started >= seconds:
-            return what
         reminder.waiting(what)
         clock.sleep(poll_seconds)
-    return None

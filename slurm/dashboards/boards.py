@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -26,11 +25,6 @@ NEEDS: Final[dict[Needs, str]] = {
 RATE: Final = "$__rate_interval"
 """The range of a rate, which Grafana puts in."""
 
-_STRING = re.compile(r'"[^"]*"')
-_SELECTED = re.compile(r"\{[^}]*\}|\[[^\]]*\]|\b(?:by|on|without|ignoring|group_left|group_right)\s*\([^)]*\)")
-_NAME = re.compile(r"\b[a-zA-Z_]\w*\b(?!\s*\()")
-_WORDS = frozenset({"and", "or", "unless", "bool", "by", "on", "offset"})
-
 
 @dataclass(frozen=True)
 class Query:
@@ -40,12 +34,6 @@ class Query:
     """PromQL, perhaps with variables of the dashboard (`$node`) and `RATE`."""
     legend: str = ""
     """Name of each series, with its labels as `{{label}}`."""
-
-    @property
-    def figures(self) -> frozenset[str]:
-        """Names of the figures that it asks for."""
-        bare = _SELECTED.sub(" ", _STRING.sub("", self.expression))
-        return frozenset(name for name in _NAME.findall(bare) if name not in _WORDS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -300,8 +288,3 @@ JOBS: Final = Board(
 )
 
 BOARDS: Final = (CLUSTER, NODES, JOBS)
-
-
-def figures() -> set[str]:
-    """What the dashboards ask for."""
-    return {name for board in BOARDS for panel in board.panels() for query in panel.queries for name in query.figures}

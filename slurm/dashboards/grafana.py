@@ -23,7 +23,7 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 from config.cluster import ClusterConfig
 from slurm.dashboards.boards import BOARDS, NEEDS, Board, Panel
-from slurm.monitoring import of_cluster
+from slurm.prometheus import of_cluster
 
 _SOURCE: Final = DataSourceRef(type_val="prometheus", uid="${datasource}")
 """Whichever Prometheus is chosen on the page; at first Grafana's default one."""

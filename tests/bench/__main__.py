@@ -1,4 +1,4 @@
-"""`python -m tests.bench`, which `make bench` calls: measures, keeps the figures, compares them with earlier ones."""
+"""`python -m tests.bench`, which `make bench` calls: measures, keeps the figures."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from tests.bench import apply, commands, elastic, figures, health, jobs, upgrade
+from tests.bench import apply, commands, elastic, figures, health, jobs, restart, upgrade
 from tests.bench.cluster import Cluster, cluster_of
 from tests.bench.figures import Bench, Run
-from tests.bench.scale import nodes, restart
 
 DESCRIPTION = """\
 Measures how long the things take that a user waits for, each several times, and prints median and spread beside the
@@ -56,7 +55,6 @@ PARTS = {
     "health": Part(about="what a job's checks cost; faults, until they are acted on", measure=health.health),
     "upgrade": Part(about="another release of Slurm, under submissions", measure=upgrade.upgrade),
     "engine": Part(about="applies with Pulumi's engine", measure=apply.engine, engine="pulumi"),
-    "scale": Part(about="1,000 slurmd on this machine, without Kubernetes", alone=nodes.scale),
     "restart": Part(about="slurmctld with 10,000 jobs queued, without Kubernetes", alone=restart.restart),
 }
 """In the order in which they are measured."""
@@ -72,13 +70,11 @@ def main(arguments: Sequence[str]) -> int:
     command.add_argument("parts", nargs="*", metavar="PARTS", help="what to measure; all by default")
     command.add_argument("--runs", type=int, metavar="N", help="measure each row N times, not as often as it says")
     command.add_argument("--json", type=Path, metavar="FILE", help="keep the figures here")
-    command.add_argument("--compare", type=Path, metavar="OLD.json", help="print this run beside an earlier one")
     options = command.parse_args(arguments)
     if unknown := sorted({*options.parts} - PARTS.keys()):
         command.error(f"no such part: {', '.join(unknown)} (there are: {', '.join(PARTS)})")
-    before = figures.read(options.compare) if options.compare else None
     new = run([name for name in PARTS if name in options.parts or not options.parts], options)
-    print(figures.show(new, before))
+    print(figures.show(new))
     return 1 if new.failed else 0
 
 

@@ -27,7 +27,7 @@ PASSING = ROOT / "bench-results"
 
 @dataclass(kw_only=True)
 class Row:
-    """Samples of one thing, less being better. A row is known by its name and, where it has any, its nodes."""
+    """Samples of one thing, less being better."""
 
     part: str
     name: str
@@ -37,19 +37,9 @@ class Row:
     """What the median should not exceed, in the row's unit."""
     note: str = ""
     nodes: int | None = None
-    """Of how many slurmd on one machine this is the figure."""
+    """In older files: of how many slurmd on one machine this is the figure."""
     worst: bool = False
     """Whether the goal is for the largest sample, not for the median."""
-
-    @property
-    def key(self) -> tuple[str, int | None]:
-        """What makes rows of two runs the same row."""
-        return self.name, self.nodes
-
-    @property
-    def what(self) -> str:
-        """The row's name, with its nodes."""
-        return self.name if self.nodes is None else f"{self.name}, {self.nodes:,} nodes"
 
     @property
     def median(self) -> float:
@@ -115,18 +105,10 @@ def read(path: Path) -> Run:
     return Run(**{**document, "rows": [Row(**row) for row in document["rows"]]})
 
 
-def show(run: Run, before: Run | None = None) -> str:
-    """The figures of a run as a Markdown table, beside those of an earlier one where there is one.
-
-    Two runs on one machine differ by some percent: what lies within the other's spread is no difference.
-    """
-    then = {row.key: row for row in before.rows} if before else {}
-    lines = [["what", "median", "spread", "goal", "commit", *(["before", "spread"] if before else []), "note"]]
-    for row in run.rows:
-        old = then.get(row.key)
-        beside = [old.told_median, old.spread] if old else ["", ""]
-        cells = [row.what, row.told_median, row.spread, row.told_goal, run.commit]
-        lines.append([*cells, *(beside if before else []), row.note])
+def show(run: Run) -> str:
+    """The figures of a run as a Markdown table."""
+    lines = [["what", "median", "spread", "goal", "commit", "note"]]
+    lines += [[row.name, row.told_median, row.spread, row.told_goal, run.commit, row.note] for row in run.rows]
     head, *others = (f"| {' | '.join(line)} |" for line in lines)
     remarks = [f"left out: {what}" for what in run.left_out]
     remarks += (

@@ -19,10 +19,10 @@ import yaml
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from cli.access.login import ssh_arguments, ssh_program
 from cli.access.reach import host_public_key, login_address
 from cli.change.plan import KINDS
 from cli.change.rollout import unready
+from cli.commands.access import ssh_arguments, ssh_program
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl, cluster_labels, connect
 from cli.logs.lines import gather, in_order

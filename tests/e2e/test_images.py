@@ -15,9 +15,8 @@ import yaml
 from typer.testing import CliRunner
 
 from cli.commands.images import app
-from cli.images.build import build_images
 from cli.images.names import ImageNames
-from cli.images.tools import Tool
+from cli.images.tools import Tool, build_images
 from cli.kubectl.client import Kubectl, as_list, connect
 from config.sections.cloud import ExistingCloud
 from local import build as local_build

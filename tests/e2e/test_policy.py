@@ -164,10 +164,8 @@ def test_only_declared_accounts_and_qos_are_accepted(slurm: SlurmOnKubernetes) -
 
 def test_a_reservation_keeps_others_out_and_lets_its_users_in(slurm: SlurmOnKubernetes) -> None:
     start = datetime.now(UTC) + timedelta(hours=1)
-    course = {
-        "start": start.strftime("%Y-%m-%dT%H:%M:%S"), "duration": "20", "nodes": ["default-1"], "users": ["carol"],
-    }  # fmt: skip
-    slurm.change("reservations", {"course": course})
+    words = f"starttime={start:%Y-%m-%dT%H:%M:%S} duration=20 nodes=default-1 users=carol"
+    slurm.slurm(f"scontrol create reservation reservationname=course {words}")
     try:
         assert "Access denied to requested reservation" in slurm.refusal("--reservation=course", user="bob")
         inside = slurm.submit("sleep 600", "--reservation=course", "--account=few", "--time=5", user="carol")

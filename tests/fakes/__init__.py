@@ -6,7 +6,6 @@
     program itself, tests/e2e/test_jobs_touched.py has a real queue.
 `slurmctld`: records of nodes and their jobs behind scontrol and squeue. tests/slurm/test_fakes.py asks it and a real
     one the same.
-`sacctmgr`: slurmdbd's tables behind sacctmgr. tests/slurm/test_policy.py.
 `engine`: the `pulumi` command and `kubectl` on a PATH. tests/e2e, where the real `pulumi` is on PATH.
 `tools`: docker, podman and buildah on a PATH. tests/e2e/test_images.py, with the real podman.
 `nebius`, `nebius_answers`: the Nebius API by gRPC. Requests and answers are messages of the vendor's own SDK.

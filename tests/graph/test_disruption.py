@@ -1,4 +1,4 @@
-"""What may be evicted, and which pods come before others: PodDisruptionBudgets and PriorityClasses."""
+"""What may be evicted, by whom, and which pods come before others: PodDisruptionBudgets and PriorityClasses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from cli.program.values import reveal
 from tests import stacks
-from tests.graph.objects import ELASTIC, changed, objects, recorded, templates
+from tests.graph.objects import COMPONENT, ELASTIC, changed, everything, objects, recorded, templates
 
 
 def sections(**more: Any) -> dict[str, Any]:
@@ -46,3 +46,18 @@ def test_pods_have_the_priority_class_of_the_stack_or_of_their_pool() -> None:
     assert found.pop("slurm-pool-gpu-template") == "slurm-gpu"
     assert set(found.values()) == {"slurm"}
     assert not objects(recording, "PriorityClass"), "who names one may lack the right"
+
+
+SAFE = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"}
+
+
+@pytest.mark.parametrize("stack", [stacks.dev(), everything(), stacks.nebius_full()])
+def test_no_autoscaler_takes_the_machine_of_jobs_sessions_and_slurm_s_service(stack: dict[str, Any]) -> None:
+    """Of all others it may: they are started elsewhere, and nobody sees it."""
+    recording = recorded(stack)
+    jobs = {item.name for item in recording if item.type.endswith((":Job", ":CronJob"))}
+    for name, made in templates(recording).items():
+        component = made["metadata"]["labels"][COMPONENT]
+        stays = component in {"worker", "login", "controller", "slurmdbd", "database"} or name in jobs
+        noted = made["metadata"].get("annotations") or {}
+        assert {key: noted.get(key) for key in SAFE} == (SAFE if stays else dict.fromkeys(SAFE)), name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -53,26 +52,6 @@ def test_it_reads_the_namespace_s_pods_but_not_itself(config: dict[str, Any]) ->
         return any(path.match(pattern) for pattern in receiver[key])
 
     assert {place: is_in(place, "include") and not is_in(place, "exclude") for place in places} == places
-
-
-@pytest.mark.parametrize(
-    ("text", "known"),
-    [
-        ("slurmctld: error: Node a-0 has bad JobId=5_3(7)", {"program": "slurmctld", "level": "error", "job": "5"}),
-        ("slurmd-a-0: debug2: [5.batch] done", {"program": "slurmd-a-0", "level": "debug", "job": "5"}),
-        ("munged: Notice: Starting munge-0.5.16 daemon", {"program": "munged", "level": "Notice"}),
-        ("health-epilog: job 17: removed 1 files", {"program": "health-epilog", "job": "17"}),
-        ("2026-11-26  1:04:24 0 [Note] InnoDB: ready", {}),
-    ],
-)
-def test_a_line_s_program_level_and_job_are_told_where_it_has_them(
-    config: dict[str, Any], text: str, known: dict[str, str]
-) -> None:
-    found: dict[str, str] = {}
-    for operator in config["receivers"]["filelog"]["operators"]:
-        match = re.search(operator["regex"], text) if "regex" in operator else None
-        found |= match.groupdict() if match else {}
-    assert found == known
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import yaml
 from slurm.names import SLURMCTLD_PORT
 from tests import stacks
 from tests.graph.objects import (
-    COMPONENT,
     changed,
     containers,
     differing,
@@ -56,14 +55,3 @@ def test_the_policy_of_the_page_about_metrics_opens_slurmctld_s_port_and_nothing
     controller = inputs(recorded(sections()), "slurm-network-policies-controller")["spec"]["podSelector"]["matchLabels"]
     assert spec["podSelector"]["matchLabels"].items() <= controller.items()
     assert [rule["ports"] for rule in spec["ingress"]] == [[{"port": SLURMCTLD_PORT}]]
-
-
-@pytest.mark.parametrize(("component", "number"), [("exporter", 9341), ("worker", 9306)])
-def test_users_do_not_reach_the_figures_and_other_namespaces_do(component: str, number: int) -> None:
-    spec = inputs(recorded(sections()), f"slurm-network-policies-{component}")["spec"]
-    assert spec["podSelector"]["matchLabels"][COMPONENT] == component
-    (ingress,) = spec["ingress"]
-    ((peer,), (port,)) = ingress["from"], ingress["ports"]
-    assert port["port"] == number
-    apart = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["slurm"]}
-    assert peer == {"namespaceSelector": {"matchExpressions": [apart]}}

@@ -12,7 +12,7 @@ import pytest
 
 from cli.program.recording import Recording, record
 from components.clouds.base import StaticVolumeArgs, host_volume
-from components.clouds.existing import ExistingCluster
+from components.clouds.connect import ExistingCluster
 from components.kit.volumes import SHARED_DIRECTORY
 from config.sections.storage import SHARED
 from images.common import jail_roots

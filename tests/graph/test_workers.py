@@ -8,10 +8,8 @@ import pytest
 
 from cli.program.recording import Recording
 from images.common.gpu_jobs import SHOWN
-from images.worker.job_metrics import PORT
-from slurm.names import JOB_METRICS_PORT
 from tests import stacks
-from tests.graph.objects import containers, environment, mounts, pod, recorded, template, volumes
+from tests.graph.objects import containers, environment, mounts, pod, recorded, volumes
 
 
 @pytest.mark.parametrize(
@@ -35,19 +33,6 @@ def test_a_worker_is_told_of_holding_jobs_what_differs_from_its_defaults(
     (slurmd,) = pod(recorded(sections, **changes), f"slurm-pool-{pool}-pods")["containers"]
     found = environment(slurmd)
     assert {name: found[name] for name in ("CONFINEMENT", "CONTAINERS", "SHARED_CPUS") if name in found} == told
-
-
-@pytest.mark.parametrize(("monitoring", "serves"), [({"enabled": True}, True), ({"install": True}, True), ({}, False)])
-def test_workers_serve_figures_of_jobs_where_prometheus_looks_for_them_if_monitoring_is_on(
-    monitoring: dict[str, Any], serves: bool
-) -> None:
-    made = template(recorded(monitoring=monitoring), "slurm-pool-cpu-pods")
-    (slurmd,) = made["spec"]["containers"]
-    assert ("JOB_METRICS" in environment(slurmd)) is serves
-    assert ({"name": "job-metrics", "containerPort": PORT} in slurmd["ports"]) is serves
-    noted = {key: value for key, value in made["metadata"]["annotations"].items() if key.startswith("prometheus.io/")}
-    places = {"prometheus.io/port": str(JOB_METRICS_PORT), "prometheus.io/path": "/metrics"}
-    assert noted == ({"prometheus.io/scrape": "true", **places} if serves else {})
 
 
 # Scratch: the volume that is /tmp
@@ -159,11 +144,6 @@ def test_every_pod_that_asks_for_users_has_it_before_its_daemons_start_and_it_al
     assert all(environment(container)["SSSD_PIPES"] == PIPES for _, container in others)
     assert volumes(spec)["sssd"]["secret"] == {"secretName": "ldap", "defaultMode": 0o400}
     assert [one for one, container in found.items() if mounts(container, "sssd")] == ["sssd"]
-
-
-def test_without_it_nothing_of_it_is_there() -> None:
-    recording = recorded(rest={"enabled": True})
-    assert not [name for name in PODS if "sss" in str(pod(recording, name))]
 
 
 LIMITS = {

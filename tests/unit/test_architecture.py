@@ -106,7 +106,7 @@ def test_what_users_name_makes_no_lines_in_what_the_kernel_or_a_tool_tells() -> 
     assert readers >= 3, "mounts, processes and what restic says"
 
 
-@pytest.mark.parametrize("name", ["kubernetes", "sacctmgr", "slurmctld"])
+@pytest.mark.parametrize("name", ["kubernetes", "slurmctld"])
 def test_a_stand_in_for_a_server_knows_nothing_of_what_it_tests(name: str) -> None:
     """One that took names or forms from our own tables would agree with any mistake in them."""
     tree = ast.parse((ROOT / f"tests/fakes/{name}.py").read_text(encoding="utf-8"))

@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import pulumi
 import pulumi_kubernetes as k8s
 
 from components.clouds.base import CloudResources, Placement, StaticVolumeArgs, host_volume, kubernetes_provider
 from components.clouds.nebius import resources
-from components.clouds.nebius.access import create_node_account
-from components.clouds.nebius.gpu_stack import RDMA_RESOURCE, GpuStack, GpuStackArgs
-from components.clouds.nebius.node_groups import NodeGroupsArgs, create_role_groups, create_worker_groups
-from components.clouds.nebius.placement import role_placement, worker_placement
+from components.clouds.nebius.gpu_stack import RDMA_RESOURCE, GpuStack
+from components.clouds.nebius.node_groups import (
+    NodeGroupsArgs,
+    create_role_groups,
+    create_worker_groups,
+    role_placement,
+    worker_placement,
+)
 from config.cluster import ClusterConfig
 from config.nebius.needs import filesystems_of
 from config.sections.cloud import NebiusCloud as CloudConfig
 from config.sections.cloud import Role
 from config.sections.workers import WorkerPool
-
-
-@dataclass(frozen=True, kw_only=True)
-class NebiusCloudArgs:
-    """Inputs of `NebiusCloud`."""
-
-    config: ClusterConfig
-    cloud: CloudConfig
-    """The section of it that is this cloud's."""
 
 
 class NebiusCloud(pulumi.ComponentResource, CloudResources):
@@ -39,9 +33,12 @@ class NebiusCloud(pulumi.ComponentResource, CloudResources):
 
     volume_filesystem: str | None = "virtiofs"
 
-    def __init__(self, name: str, args: NebiusCloudArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self, name: str, config: ClusterConfig, cloud: CloudConfig, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        """`cloud`: the section of the configuration that is this cloud's."""
         super().__init__("slurmstack:index:NebiusCloud", name, None, opts)
-        self._config, self._cloud = config, cloud = args.config, args.cloud
+        self._config, self._cloud = config, cloud
         self.exports: dict[str, pulumi.Input[str]] = {}
         self._scope = resources.CloudScope(
             component=self,
@@ -67,7 +64,7 @@ class NebiusCloud(pulumi.ComponentResource, CloudResources):
     def _create_node_groups(self) -> Mapping[str, list[pulumi.Resource]]:
         """Groups by worker pool; those of our own roles under an empty name."""
         pools = self._config.worker_nodes
-        account = create_node_account(self._scope, self._config.images.registry)
+        account = resources.create_node_account(self._scope, self._config.images.registry)
         args = NodeGroupsArgs(
             cloud=self._cloud,
             cluster_id=self._cluster.id,
@@ -93,13 +90,11 @@ class NebiusCloud(pulumi.ComponentResource, CloudResources):
         return kubernetes_provider(config, identifier="/".join(identity), after=self._groups[""])
 
     def _create_gpu_stack(self) -> None:
-        pools = self._config.worker_nodes.values()
-        if not any(pool.resources.gpus.count for pool in pools):
+        if all(pool.gpu_cluster is None for pool in self._config.worker_nodes.values()):
             return
-        args = GpuStackArgs(prefix=self._scope.prefix, rdma=any(pool.gpu_cluster is not None for pool in pools))
         # It keeps nothing outside the cluster, so it need not be taken down before it.
         opts = pulumi.ResourceOptions(parent=self, provider=self.provider, deleted_with=self._cluster)
-        GpuStack(self._scope.name("gpu-stack"), args, opts=opts)
+        GpuStack(self._scope.name("gpu-stack"), self._scope.prefix, opts)
 
     def _create_login_address(self) -> Mapping[str, pulumi.Input[str]]:
         """Annotations of the login Service with its address, where it has a load balancer."""

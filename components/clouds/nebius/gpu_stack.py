@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components.clouds.nebius.placement import RDMA_LABEL
+from components.clouds.nebius.node_groups import RDMA_LABEL
 from components.kit import pods, volumes
 from components.kit.context import recommended_labels
 from slurm.names import content_name
@@ -30,16 +29,6 @@ SHARES = 63
 """Pods that may have a machine's devices at once; the number in NVIDIA's documentation. Workers are alone."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class GpuStackArgs:
-    """Inputs of `GpuStack`."""
-
-    prefix: str
-    """Name of the cluster in labels."""
-    rdma: bool
-    """Whether any machine has InfiniBand devices."""
-
-
 class GpuStack(pulumi.ComponentResource):
     """What the machines' images lack, which have the drivers.
 
@@ -47,35 +36,31 @@ class GpuStack(pulumi.ComponentResource):
     privileged, or if somebody offers them as a resource.
     """
 
-    def __init__(self, name: str, args: GpuStackArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, prefix: str, opts: pulumi.ResourceOptions | None = None) -> None:
+        """`prefix`: name of the cluster in labels."""
         super().__init__("slurmstack:index:GpuStack", name, None, opts)
-        self._name = name
-        self._child = pulumi.ResourceOptions(parent=self)
-        if args.rdma:
-            self._create_rdma_plugin(args)
-        self.register_outputs({})
-
-    def _create_rdma_plugin(self, args: GpuStackArgs) -> None:
+        child = pulumi.ResourceOptions(parent=self)
         config = plugin_config(RDMA_RESOURCE)
-        labels = recommended_labels(args.prefix, _PLUGIN)
-        name = content_name(_PLUGIN, config)
+        labels = recommended_labels(prefix, _PLUGIN)
+        called = content_name(_PLUGIN, config)
         files = k8s.core.v1.ConfigMap(
-            f"{self._name}-rdma-config",
-            metadata=k8s.meta.v1.ObjectMetaArgs(name=name, namespace=_NAMESPACE, labels=labels),
+            f"{name}-rdma-config",
+            metadata=k8s.meta.v1.ObjectMetaArgs(name=called, namespace=_NAMESPACE, labels=labels),
             data={"config.json": config},
-            opts=self._child,
+            opts=child,
         )
         k8s.apps.v1.DaemonSet(
-            f"{self._name}-rdma-plugin",
+            f"{name}-rdma-plugin",
             metadata=k8s.meta.v1.ObjectMetaArgs(name=_PLUGIN, namespace=_NAMESPACE, labels=labels),
             spec=k8s.apps.v1.DaemonSetSpecArgs(
                 selector=k8s.meta.v1.LabelSelectorArgs(match_labels=labels),
                 template=k8s.core.v1.PodTemplateSpecArgs(
-                    metadata=k8s.meta.v1.ObjectMetaArgs(labels=labels), spec=_plugin_pod(name)
+                    metadata=k8s.meta.v1.ObjectMetaArgs(labels=labels), spec=_plugin_pod(called)
                 ),
             ),
-            opts=self._child.merge(pulumi.ResourceOptions(depends_on=[files])),
+            opts=child.merge(pulumi.ResourceOptions(depends_on=[files])),
         )
+        self.register_outputs({})
 
 
 def plugin_config(resource: str) -> str:

@@ -1,10 +1,14 @@
-"""What machines and Slurm lie in: network and address, cluster, file systems, GPU clusters; and who asks for them."""
+"""What machines and Slurm lie in: network and address, cluster, file systems, GPU clusters; and who asks.
+
+And in whose name machines pull images.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,7 +17,7 @@ import pulumi
 import pulumi_nebius as nebius
 
 from config.base import parse_bytes
-from config.nebius.needs import FilesystemNeed, is_internal
+from config.nebius.needs import FilesystemNeed
 from config.sections.cloud import Kubernetes, NebiusCloud
 from config.sections.workers import WorkerPool
 
@@ -26,6 +30,9 @@ CREDENTIALS_ENV = "SLURMSTACK_NEBIUS_CREDENTIALS"
 ALLOCATION_ANNOTATION = "nebius.com/load-balancer-allocation-id"
 """Gives a Service of type LoadBalancer an address that outlives it (README of the Kubernetes recipes in
 nebius/nebius-solutions-library)."""
+
+_TYPE_ANNOTATION = "nebius.com/load-balancer-type"
+"""`internal` asks for a load balancer that only the network can reach; by default it is public (the same README)."""
 
 _PLUGINS: dict[Literal["cli", "sdk"], list[str]] = {
     "cli": ["nebius", "mk8s", "v1", "cluster", "get-token", "--format", "json"],
@@ -41,6 +48,13 @@ OF_CONTROLLER = ("controller-state", "database-data")
 
 OF_JAIL = ("jail", "homes")
 """What Jobs that write users' accounts and homes have, and backups."""
+
+PULL_ROLE = "viewer"
+"""Lets machines pull images. There is no narrower role for registries (docs.nebius.com, IAM, roles); it is granted for
+the one registry only."""
+
+# Of the cloud's own registries, as in `cr.eu-north1.nebius.cloud/e00example/slurm`.
+_REGISTRY = re.compile(r"^cr\.[a-z0-9-]+\.nebius\.cloud/(?:registry-)?([a-z0-9-]+)(?:/|$)")
 
 MOUNT_ROOT = "/mnt/slurmstack"
 """Directory of the machines below which each file system is mounted, under its tag."""
@@ -132,7 +146,7 @@ def create_login_address(
 
     Private where the Service's annotations ask for an internal load balancer, else public.
     """
-    internal = is_internal(annotations)
+    internal = annotations.get(_TYPE_ANNOTATION) == "internal"
     return nebius.VpcV1Allocation(
         **scope.named("login"),
         ipv4_private={"subnet_id": subnet_id} if internal else None,
@@ -240,3 +254,28 @@ def create_gpu_clusters(scope: CloudScope, pools: Mapping[str, WorkerPool]) -> M
         fabric: nebius.ComputeV1GpuCluster(**scope.named(fabric), infiniband_fabric=fabric).id for fabric in fabrics
     }
     return {name: each.id or made[str(each.infiniband_fabric)] for name, each in chosen.items()}
+
+
+def create_node_account(scope: CloudScope, registry: str | None) -> nebius.IamV1ServiceAccount | None:
+    """In whose name the machines pull images, where these are in a registry of the cloud; else nobody's.
+
+    Whatever runs on a machine can act in this name, so it may do nothing but read that registry. Other registries need
+    no permission of the cloud's, but perhaps a pull secret. Roles are given to groups only, so it comes with a group of
+    its own in the project, instead of joining one of the tenant's groups whose roles reach everywhere.
+    """
+    match = _REGISTRY.match(registry or "")
+    if match is None:
+        return None
+    name = scope.name("nodes")
+    account = nebius.IamV1ServiceAccount(**scope.named("nodes"), description="Pulls container images to the machines")
+    group = nebius.IamV1Group(**scope.named("nodes"))
+    nebius.IamV1GroupMembership(name, name=name, parent_id=group.id, member_id=account.id, opts=scope.options)
+    nebius.IamV1AccessPermit(
+        name,
+        name=name,
+        parent_id=group.id,
+        resource_id=f"registry-{match.group(1)}",
+        role=PULL_ROLE,
+        opts=scope.options,
+    )
+    return account

@@ -40,7 +40,7 @@ def lines_of(name: str) -> list[str]:
     """One line for each resource, then one for each rendered file with its digest."""
     with (
         mock.patch("slurm.images.content_hash", return_value=HELD_STILL),
-        mock.patch("components.clouds.existing.login_key", return_value=NO_KEY),
+        mock.patch("components.clouds.connect.login_key", return_value=NO_KEY),
         mock.patch.dict("os.environ"),
     ):
         os.environ.pop("KUBECONFIG", None)  # whoever runs the tests may work with a cluster of his own

@@ -8,13 +8,6 @@ import pytest
 
 from config import ConfigError, load_config
 from tests import stacks
-from tests.stacks import with_change
-
-POOL = "worker_nodes.default"
-"""The pool of the smallest stack for Nebius."""
-
-H100 = "8gpu-128vcpu-1600gb"
-"""Its preset."""
 
 
 def complaints(sections: dict[str, Any]) -> list[str]:
@@ -22,14 +15,6 @@ def complaints(sections: dict[str, Any]) -> list[str]:
     with pytest.raises(ConfigError) as caught:
         load_config(sections)
     return [str(problem) for problem in caught.value.problems]
-
-
-def minimum(*changes: tuple[str, Any]) -> dict[str, Any]:
-    """The smallest stack for Nebius, with values at dotted paths replaced."""
-    sections = stacks.nebius_minimum()
-    for path, value in changes:
-        sections = with_change(sections, path, value)
-    return sections
 
 
 def with_sections(**sections: Any) -> dict[str, Any]:

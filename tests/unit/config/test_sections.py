@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import jsonschema
+import pytest
 import yaml
 
 from config import load_config, load_stack_file
+from config.base import seconds
 from config.schema import stack_file_schema
 from config.sections.monitoring import Monitoring
+from config.sections.workers import WorkerPool
 from slurm.conf import effective_settings, render
+from slurm.sizing import node_conf
 from tests import stacks
 from tests.stacks import ROOT, with_change
 from tests.unit.config.messages import document, with_sections
@@ -43,7 +48,6 @@ def test_editors_accept_what_we_accept() -> None:
             "alice": {"uid": 10001, "accounts": ["ml"]},
             "bob": {"uid": 10002, "accounts": {"ml": {"max_wall": "unlimited"}}},
         },
-        reservations={"r": {"start": "2999-01-01T00:00", "duration": "1-0", "node_count": 1, "users": ["alice"]}},
         licenses={"ansys": 3},
         accounting={"retention": {"jobs": "90days", "steps": None}, "database": {"external": external}},
         sssd={"secret": "sssd"},
@@ -63,3 +67,44 @@ def test_the_cluster_of_teams_of_the_page_about_accounting_is_accepted_as_it_is(
     assert config.accounts["students"].parent == "physics"
     assert config.partitions["gpu"].allow_accounts == ("physics",)
     jsonschema.validate(yaml.safe_load(path.read_text(encoding="utf-8")), stack_file_schema())
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [
+        ("30", 1800), ("1:30", 90), ("1:30:00", 5400), ("2-12", 216_000), ("2-12:30", 217_800), ("1-00:00:01", 86_401),
+        ("UNLIMITED", None), ("infinite", None),
+    ],
+)  # fmt: skip
+def test_times_mean_what_slurm_means(limit: str, expected: int | None) -> None:
+    assert seconds(limit) == expected
+
+
+def pool(size: Any, **more: Any) -> WorkerPool:
+    sections = stacks.dev()
+    for key, value in {"size": size, **more}.items():
+        sections = with_change(sections, f"worker_nodes.default.{key}", value)
+    return load_config(sections).worker_nodes["default"]
+
+
+def windows(written: Any, **more: Any) -> WorkerPool:
+    return pool({"min": 1, "max": 8}, windows=written, **more)
+
+
+def test_as_people_write_them_windows_need_no_quotes() -> None:
+    written = yaml.safe_load("[{days: mon-fri, hours: 08:00-19:00, min: 4}, {days: sat sun, min: 0}]")
+    first, second = windows(written, timezone="Europe/Berlin").windows
+    assert (first.name, first.min) == ("mon-fri 08:00-19:00", 4)
+    assert (second.name, second.min) == ("sat sun 00:00-24:00", 0)
+
+
+def test_nodes_that_are_there_in_any_case_are_those_of_the_hour_with_the_fewest() -> None:
+    warm = windows([{"days": "mon-fri", "hours": "08:00-19:00", "min": 4}, {"days": "sat sun", "min": 0}])
+    assert (warm.least, warm.most) == (0, 8)
+
+
+@pytest.mark.parametrize("where", [{"storage_class": "fast"}, {"host_path": "/mnt/nvme"}])
+def test_scratch_is_the_disk_that_slurm_knows_of(where: dict[str, Any]) -> None:
+    scratch = {"size": "1Ti", **where}
+    gpu = load_config(with_change(stacks.existing(), "worker_nodes.gpu.scratch", scratch)).worker_nodes["gpu"]
+    assert f" TmpDisk={2**20} Feature=" in node_conf("gpu", gpu)

@@ -9,7 +9,7 @@ from typing import Any
 import pulumi.runtime
 import pytest
 
-from components.stack import stack_config
+from components.cluster import stack_config
 from config import ConfigError, load_stack_file
 from config.cluster import ClusterConfig
 from config.load import read_sections

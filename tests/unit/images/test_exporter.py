@@ -15,8 +15,9 @@ from images.common.slurm_records import NodeRecord, node_of
 from images.exporter.figures import OURS, SLURMS, Figures, put_closed
 from images.exporter.program import OLD_SECONDS, Rounds
 from slurm.alerts import ALERTS
-from slurm.dashboards.boards import BOARDS, Query
+from slurm.dashboards.boards import BOARDS
 from slurm.prometheus import LONGEST_VALUE
+from tests.panels import figures_of
 from tests.stacks import ROOT
 
 
@@ -26,7 +27,7 @@ def test_what_alerts_and_dashboards_ask_for_is_given_and_nothing_else_of_slurms(
         *(query.expression for board in BOARDS for panel in board.panels() for query in panel.queries),
         *(variable.partition(",")[0] for board in BOARDS for variable in board.variables.values()),
     ]
-    asked = {name for expression in expressions for name in Query(expression).figures}
+    asked = {name for expression in expressions for name in figures_of(expression)}
     assert {name for name in asked if name.startswith("slurm_")} == set(SLURMS)
     others = ("slurmstack_health_", "slurmstack_machine_")  # of workers and node exporters
     assert {name for name in asked if name.startswith("slurmstack_") and not name.startswith(others)} <= set(OURS)

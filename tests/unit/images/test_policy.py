@@ -1,12 +1,13 @@
-"""Accounts, QOS, users and reservations: from any policy to any other against a model of Slurm's tables, also
-after a refusal; and the program `policy` as a pod starts it: what it prints, how it ends, and what it waits for."""
+"""Accounts, QOS and users: what has to change from any policy to any other, what stays, and how the program ends.
+
+That Slurm takes the commands in their order is for tests/slurm/test_policy.py.
+"""
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,38 +16,52 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from images.accounting import policy as program
-from images.accounting.policy import Applier
-from images.accounting.sacctmgr import Slurm, SlurmError, read
+from images.accounting.document import ASSOCIATION, MARK, QOS, State, unset, untouched_default_qos
+from images.accounting.plan import Job, Plan, plan
+from images.accounting.sacctmgr import commands
 from images.common import process
 from images.common.command import Result
-from images.common.policy.document import MARK, QOS, State, unset
-from images.common.policy.reservation import create, parse, settled
 from images.common.process import CannotGoOnError, RefusedError
 from tests.fakes.commands import FakeClock
-from tests.fakes.sacctmgr import FakeSlurm
 from tests.policies import documents, matches, policy
-
-NOW = 1_795_300_000.0  # 2026-11-21T22:26:40, a Saturday
 
 QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
-
-def applier(slurm: FakeSlurm, log: list[str] | None = None) -> Applier:
-    said: list[str] = [] if log is None else log
-    client = Slurm(runner=slurm, cluster=slurm.cluster)
-    return Applier(slurm=client, log=said.append, wall_time=lambda: NOW, clock=FakeClock())
+NEW = State(qos={("normal",): untouched_default_qos()})
+"""A cluster without any policy."""
 
 
-def present(slurm: FakeSlurm) -> State:
-    return read(Slurm(runner=slurm, cluster=slurm.cluster))
+def planned(present: State, document: dict[str, Any], jobs: Iterable[Job] = ()) -> Plan:
+    asked = policy(document)
+    return plan(present, asked.wanted, prune=asked.prune, jobs=jobs)
 
 
-def with_handmade(slurm: FakeSlurm) -> FakeSlurm:
+def made(document: dict[str, Any], present: State = NEW) -> State:
+    """What is there when it is in force."""
+    return planned(present, {**document, "prune": False}).target
+
+
+def with_handmade(state: State) -> State:
     """Somebody has been at work with sacctmgr."""
-    slurm._change(["add", "account", "handmade", "cluster=test", "parent=root", "fairshare=7"])
-    slurm._change(["add", "user", "zoe", "cluster=test", "account=handmade"])
-    slurm._change(["add", "qos", "byhand", "priority=3"])
-    return slurm
+    bare = unset(ASSOCIATION)
+    account = {"parent": "root", "description": "handmade", "organization": "handmade", **bare, "fairshare": 7}
+    return replace(
+        state,
+        accounts={**state.accounts, ("handmade",): account},
+        associations={**state.associations, ("zoe", "handmade", ""): bare},
+        users={**state.users, ("zoe",): {"default_account": "handmade", "admin_level": "none"}},
+        qos={**state.qos, ("byhand",): {**unset(QOS), "priority": 3}},
+    )
+
+
+def holds_together(state: State) -> bool:
+    """Whether all that is referred to is there."""
+    accounts = {name for (name,) in state.accounts} | {"root"}
+    return (
+        all(values["parent"] in accounts for values in state.accounts.values())
+        and all(account in accounts and (user,) in state.users for user, account, _ in state.associations)
+        and all((name, values["default_account"], "") in state.associations for (name,), values in state.users.items())
+    )
 
 
 @QUICK
@@ -54,32 +69,14 @@ def with_handmade(slurm: FakeSlurm) -> FakeSlurm:
 def test_any_policy_becomes_any_other_and_a_second_run_changes_nothing(
     first: dict[str, Any], second: dict[str, Any], handmade: bool
 ) -> None:
-    slurm = with_handmade(FakeSlurm()) if handmade else FakeSlurm()
-    applier(slurm).bring_in_line(policy({**first, "prune": False}))
+    present = with_handmade(made(first)) if handmade else made(first)
 
-    applier(slurm).bring_in_line(policy(second))
+    after = planned(present, second).target
 
-    assert matches(present(slurm), policy(second).wanted)
-    assert ("handmade" in slurm.accounts) == (handmade and not second["prune"])
-    slurm.commands.clear()
-    applier(slurm).bring_in_line(policy(second))
-    assert slurm.commands == []
-
-
-@QUICK
-@given(documents(), documents(), st.integers(0, 12))
-def test_after_a_refused_step_the_next_run_goes_on(first: dict[str, Any], second: dict[str, Any], step: int) -> None:
-    slurm = with_handmade(FakeSlurm())
-    applier(slurm).bring_in_line(policy({**first, "prune": False}))
-    numbers = itertools.count()
-    slurm.refuse = lambda _: "no, says Slurm" if next(numbers) == step else None
-
-    with suppress(SlurmError):  # unless it takes fewer steps
-        applier(slurm).bring_in_line(policy(second))
-    slurm.refuse = lambda _: None
-    applier(slurm).bring_in_line(policy(second))
-
-    assert matches(present(slurm), policy(second).wanted)
+    assert matches(after, policy(second).wanted)
+    assert holds_together(after)
+    assert (("handmade",) in after.accounts) == (handmade and not second["prune"])
+    assert planned(after, second).changes == ()
 
 
 def many(users: int, accounts: int) -> dict[str, Any]:
@@ -93,191 +90,74 @@ def many(users: int, accounts: int) -> dict[str, Any]:
         }
         for n in range(users)
     }  # fmt: skip
-    return {"version": 1, "prune": False, "qos": {}, "accounts": tree, "users": people, "reservations": {}}
+    return {"version": 1, "prune": False, "qos": {}, "accounts": tree, "users": people}
 
 
 def test_users_of_one_account_with_the_same_values_are_one_command() -> None:
-    slurm = FakeSlurm()
-
-    applier(slurm).bring_in_line(policy(many(500, 5)))
-
-    assert len(slurm.commands) < 15, "each account, and its users by what they get"
-    assert slurm.associations[("u499", "t04", "")]["fairshare"] == "2"
+    calls = list(commands(planned(NEW, many(500, 5)), NEW, "test"))
+    assert len(calls) < 15, "each account, and its users by what they get"
 
 
 def test_an_account_with_users_made_by_hand_below_is_kept() -> None:
-    slurm, log = FakeSlurm(), list[str]()
-    applier(slurm).bring_in_line(policy(many(1, 1)))
-    slurm._change(["add", "user", "zoe", "cluster=test", "account=t00"])
-
-    applier(slurm, log).bring_in_line(policy(many(0, 0)))
-
-    assert ("zoe", "t00", "") in slurm.associations
-    assert "! account t00 left the stack file, but something below it is kept, and so is it" in log
+    present = made(many(1, 1))
+    users = {**present.users, ("zoe",): {"default_account": "t00", "admin_level": "none"}}
+    associations = {**present.associations, ("zoe", "t00", ""): unset(ASSOCIATION)}
+    found = planned(replace(present, users=users, associations=associations), many(0, 0))
+    assert ("zoe", "t00", "") in found.target.associations
+    assert "! account t00 left the stack file, but something below it is kept, and so is it" in found.notes
 
 
 def test_the_default_qos_is_never_removed_and_loses_what_a_stack_file_had_given_it() -> None:
-    slurm = FakeSlurm()
-    applier(slurm).bring_in_line(policy({**many(1, 1), "qos": {"normal": {"description": "", "priority": 9}}}))
-    assert slurm.qos["normal"]["priority"] == 9
-
-    applier(slurm).bring_in_line(policy({**many(1, 1), "prune": True}))
-
-    assert present(slurm).qos[("normal",)] == unset(QOS) | {"description": "normal qos default"}
-
-
-def jobs_of(*used: tuple[str, str, str]) -> list[tuple[str, str, str, str]]:
-    return [(str(number), user, qos, account) for number, (user, account, qos) in enumerate(used, 12)]
+    present = made({**many(1, 1), "qos": {"normal": {"description": "", "priority": 9}}})
+    assert present.qos[("normal",)]["priority"] == 9
+    assert made({**many(1, 1)}, present).qos == NEW.qos
 
 
 @QUICK
 @given(documents(), documents(), st.data())
 def test_what_jobs_use_stays_until_they_end(first: dict[str, Any], second: dict[str, Any], data: st.DataObject) -> None:
-    slurm = with_handmade(FakeSlurm())
-    applier(slurm).bring_in_line(policy({**first, "prune": False}))
-    used = data.draw(st.sets(st.sampled_from(sorted(slurm.associations)), max_size=3))
-    qos = data.draw(st.sampled_from(sorted(slurm.qos)))
-    slurm.jobs = jobs_of(*((user, account, qos) for user, account, _ in used))
+    present, wanted = with_handmade(made(first)), policy(second).wanted
+    used = data.draw(st.sets(st.sampled_from(sorted(present.associations)), max_size=3))
+    (qos,) = data.draw(st.sampled_from(sorted(present.qos)))
+    jobs = [Job(id=str(n), user=user, account=account, qos=qos) for n, (user, account, _) in enumerate(used)]
 
-    applier(slurm).bring_in_line(policy(second))
+    after = planned(present, second, jobs).target
 
-    wanted = policy(second).wanted
-    assert matches(present(slurm), wanted)
-    assert used <= slurm.associations.keys()
-    left = {key for key in used - wanted.associations.keys() if slurm.associations[key]["comment"] == MARK}
-    assert all(slurm.associations[key]["maxsubmitjobs"] == 0 for key in left)
-    assert all(slurm.users[user]["admin_level"] == "none" for user, *_ in left if (user,) not in wanted.users)
-    slurm.commands.clear()
-    applier(slurm).bring_in_line(policy(second))
-    assert slurm.commands == []
+    assert matches(after, wanted)
+    assert holds_together(after)
+    assert used <= after.associations.keys()
+    left = {key for key in used - wanted.associations.keys() if after.associations[key]["comment"] == MARK}
+    assert all(after.associations[key]["max_submit_jobs"] == 0 for key in left)
+    assert all(after.users[(user,)]["admin_level"] == "none" for user, *_ in left if (user,) not in wanted.users)
+    assert planned(after, second, jobs).changes == ()
 
-    slurm.jobs = []
-    applier(slurm).bring_in_line(policy({**second, "prune": True}))
-    assert present(slurm).associations.keys() == wanted.associations.keys()
-    assert present(slurm).accounts.keys() == wanted.accounts.keys()
+    pruned = planned(after, {**second, "prune": True}).target
+    assert (pruned.associations.keys(), pruned.accounts.keys()) == (wanted.associations.keys(), wanted.accounts.keys())
 
 
-# ---------------------------------------------------------------- the program, and reservations
-
-ENVIRONMENT = {"CLUSTER_NAME": "test", "CONTROLLER": "controller-0:6817", "ACCOUNTING": "slurmdbd-0:6819"}
-
-DOCUMENT: dict[str, Any] = {
-    "version": 1,
-    "prune": False,
-    "accounts": {"ml": {"parent": "root", "description": "ml", "organization": "ml", "fairshare": 10}},
-    "qos": {},
-    "users": {"ann": {"default_account": "ml", "admin_level": "none", "associations": {"ml": {"fairshare": 2}}}},
-    "reservations": {},
-}
-
-
-def reservation(**changes: Any) -> dict[str, Any]:
-    wanted = {
-        "start": 1796112000, "duration": 7200, "nodes": ("gpu-0",), "node_count": None, "partition": None, "users": (),
-        "accounts": ("ml",), "repeat": None, "maintenance": False, "ignore_jobs": False, "comment": "slurmstack",
-    }  # fmt: skip
-    return {**wanted, **changes}
-
-
-Start = Callable[..., int]
-
-
-@pytest.fixture
-def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
-    """Starts the program with a Slurm and a document; its exit status."""
-    for name, value in ENVIRONMENT.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(process, "end_on_sigterm", lambda: None)
-    path = tmp_path / "policy.json"
-
-    def run(slurm: Any, document: Any = DOCUMENT) -> int:
-        path.write_text(json.dumps(document))
-        try:
-            program.main([str(path)], runner=slurm, clock=FakeClock())
-        except SystemExit as ended:
-            return int(ended.code or 0)
-        return 0
-
-    return run
-
-
-def test_a_document_of_another_version_is_refused(start: Start, capsys: pytest.CaptureFixture[str]) -> None:
-    assert start(FakeSlurm(), {**DOCUMENT, "version": 2}) == RefusedError.status
-    assert "the policy has format 2" in capsys.readouterr().out
-
-
-def test_slurmdbd_that_goes_away_half_way_is_tried_again(start: Start, capsys: pytest.CaptureFixture[str]) -> None:
-    slurm = FakeSlurm(refuse=lambda words: "Connection refused" if words[2:4] == ["add", "user"] else None)
-
-    assert start(slurm) == CannotGoOnError.status
-    assert "a daemon went away" in capsys.readouterr().out
-
-    slurm.refuse = lambda _: None
-    assert start(slurm) == 0
-    assert ("ann", "ml", "") in slurm.associations
+# ---------------------------------------------------------------- the program
 
 
 @pytest.mark.parametrize(
-    ("comment", "ours"),
-    [("slurmstack", False), ("re-test of cpu-speed, last run never, drained 2026-11-21T21:56:10Z: slow", True)],
+    ("version", "status", "said"),
+    [(2, RefusedError.status, "the policy has format 2"), (1, CannotGoOnError.status, "a daemon went away")],
 )
-def test_reservations_of_the_tests_of_nodes_are_no_part_of_the_policy(comment: str, *, ours: bool) -> None:
-    """Unless they are somebody else's, of that name."""
-    shown = (
-        "ReservationName=health-test-gpu-0 StartTime=2026-12-08T08:00:00 EndTime=2026-12-08T10:00:00 Duration=02:00:00 "
-        "Nodes=gpu-0 NodeCnt=1 CoreCnt=8 Features=(null) PartitionName=(null) Flags=MAINT,SPEC_NODES TRES=cpu=8 "
-        f"Users=root Groups=(null) Accounts=(null) State=INACTIVE MaxStartDelay=(null) Comment={comment}\n"
-    )
-    assert set(parse(shown)) == (set() if ours else {("health-test-gpu-0",)})
+def test_it_ends_for_good_only_where_trying_again_is_useless(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    *, version: int, status: int, said: str,
+) -> None:  # fmt: skip
+    def goes_away(argv: Sequence[str], **_: Any) -> Result:
+        """A slurmdbd that tells, and is gone at the first change."""
+        reads = "list" in argv or argv[0] != "sacctmgr"
+        return Result(code=0, stdout="test\n" if "cluster" in argv else "") if reads else refused
 
-
-def test_a_repeated_reservation_that_has_moved_on_is_no_difference() -> None:
-    week = 7 * 86400
-    wanted = reservation(repeat="weekly")
-
-    assert settled({**wanted, "start": wanted["start"] + 2 * week}, wanted, NOW)["start"] == wanted["start"] + 2 * week
-    assert settled({**wanted, "start": wanted["start"] + week + 60}, wanted, NOW)["start"] == wanted["start"]
-
-
-def test_a_reservation_that_is_over_is_told_and_not_made_again() -> None:
-    wanted = {**reservation(start=int(NOW) - 7201), "nodes": ["gpu-0"], "users": [], "accounts": ["ml"]}
-    slurm, log = FakeSlurm(), list[str]()
-
-    applier(slurm, log).bring_in_line(policy({**DOCUMENT, "reservations": {"over": wanted}}))
-
-    assert "! reservation over has ended: it is not made again" in log
-    assert not [words for words in slurm.commands if words[0] == "scontrol"]
-
-
-def test_a_reservation_that_was_declared_after_its_start_begins_at_once_and_ends_when_it_was_to() -> None:
-    wanted = reservation(start=int(NOW) - 600)
-    assert create("r", wanted, NOW)[3:5] == ["starttime=2026-11-21T22:26:40", "endtime=2026-11-22T00:16:40"]
-    made = {**wanted, "start": int(NOW), "duration": 6600}
-    assert settled(made, wanted, NOW + 60) == made, "it is no difference"
-
-
-def test_a_repeated_reservation_begins_at_the_next_time_of_its_kind() -> None:
-    friday = 1795161600 - 7 * 86400  # 2026-11-13T08:00:00
-    for repeat, day in (("weekday", "23"), ("weekend", "22"), ("weekly", "27")):
-        words = create("r", reservation(start=friday, repeat=repeat), NOW)
-        assert words[3] == f"starttime=2026-11-{day}T08:00:00"
-
-
-def test_a_reservation_waits_for_its_nodes_and_nothing_is_changed_without_them(
-    start: Start, capsys: pytest.CaptureFixture[str]
-) -> None:
-    class Registering(FakeSlurm):
-        def __call__(self, argv: Sequence[str], **options: Any) -> Result:
-            if list(argv[:3]) == ["scontrol", "show", "node"]:
-                return Result(code=0, stdout="NodeName=gpu-1 Arch=x86_64 State=IDLE Weight=1\n")
-            return super().__call__(argv, **options)
-
-    slurm = Registering()
-    document = {**DOCUMENT, "reservations": {"maint": reservation(nodes=["gpu-0", "gpu-1"])}}
-
-    assert start(slurm, document) == RefusedError.status
-
-    printed = capsys.readouterr().out
-    assert "policy: waiting for nodes gpu-0, which a reservation needs\n" in printed
-    assert printed.endswith("policy: error: not there: nodes gpu-0, which a reservation needs; nothing was changed\n")
-    assert slurm.commands == []
+    refused = Result(code=1, stderr="Connection refused")
+    for name, value in {"CLUSTER_NAME": "test", "CONTROLLER": "c:6817", "ACCOUNTING": "d:6819"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(process, "end_on_sigterm", lambda: None)
+    path = tmp_path / "policy.json"
+    path.write_text(json.dumps({**many(1, 1), "version": version}))
+    with pytest.raises(SystemExit) as ended:
+        program.main([str(path)], runner=goes_away, clock=FakeClock())
+    assert ended.value.code == status
+    assert said in capsys.readouterr().out

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from config import load_config
-from images.common.policy.document import load
+from images.accounting.document import load
 from slurm import conf
 from slurm.conf import settings_of, tracked_resources
 from slurm.policy import policy
@@ -73,21 +73,6 @@ def test_times_are_in_the_units_that_slurm_keeps() -> None:
     assert "max_wall" not in found["qos"]["low"]
     assert found["accounts"]["ml"]["max_wall"] == 1  # rounded up, as Slurm does
     assert found["accounts"]["ml"]["grp_wall"] == 90
-
-
-def test_a_reservation_has_a_start_and_a_length_and_somebody() -> None:
-    reservations = {
-        "course": {"start": "2099-12-01T08:00:00", "end": "2099-12-01T09:30:00", "node_count": 1, "users": ["bob"]},
-        "endless": {"start": "2099-12-01T08:00:00", "duration": "UNLIMITED", "node_count": 1, "users": ["bob"]},
-        "maint": {"start": "2099-12-01T08:00:00", "duration": "2:00:00", "nodes": ["default-0"], "maintenance": True},
-    }
-
-    found = document(reservations=reservations)["reservations"]
-
-    assert (found["course"]["start"], found["course"]["duration"]) == (4099795200, 5400)
-    assert found["course"]["users"] == ["bob"]
-    assert found["endless"]["duration"] == 365 * 86400  # what Slurm makes of UNLIMITED
-    assert (found["maint"]["duration"], found["maint"]["users"]) == (7200, ["root"])
 
 
 @pytest.mark.parametrize("prune", [True, False])

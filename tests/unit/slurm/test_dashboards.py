@@ -10,13 +10,16 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from slurm.dashboards.boards import BOARDS
+from tests.panels import figures_of
 from tests.unit.slurm.pages import MODES, asked, config, pages
 
 
 def test_what_only_gpus_give_is_marked_so() -> None:
     for board in BOARDS:
         for panel in board.panels():
-            of_gpus = any("gpu" in name or "DCGM" in name for query in panel.queries for name in query.figures)
+            of_gpus = any(
+                "gpu" in name or "DCGM" in name for query in panel.queries for name in figures_of(query.expression)
+            )
             assert of_gpus == (panel.needs in {"gpus", "dcgm"}), panel.title
 
 

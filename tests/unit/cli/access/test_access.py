@@ -9,8 +9,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from cli.access import login
-from cli.access.login import open_session
+from cli.commands import access as login
+from cli.commands.access import open_session
 from cli.errors import Failure
 from config import load_config
 from tests import stacks

@@ -10,7 +10,7 @@ import nebius.api.nebius.mk8s.v1 as mk8s
 import pytest
 from nebius.api.nebius.common.v1 import ResourceMetadata
 
-from cli.doctor.cloud.nebius import Finding, diagnose
+from cli.doctor.cloud.check import Finding, diagnose, machines_of
 from config import load_config
 from config.sections.cloud import NebiusCloud
 from tests.fakes import nebius_answers as cloud
@@ -75,7 +75,7 @@ def test_a_question_without_an_answer_is_never_fine_and_the_others_are_answered(
 
 
 STACK = cloud.stack()
-SLOW_DISKS = with_change(STACK, "worker_nodes.default.boot_disk", {"type": "NETWORK_HDD"})
+SLOW = with_change(STACK, "jail.filesystem", {"type": "NETWORK_HDD"})
 STRICT = cloud.stack(reservation={"policy": "STRICT"})
 ELSEWHERE = cloud.advices(cloud.advice(region="eu-west1"), cloud.advice(fabric="fabric-3"))
 LESS = cloud.quota_reply({"compute.filesystem.size.network-ssd": (1024 * GIB, 0)})
@@ -88,8 +88,8 @@ ANSWERS: dict[str, list[tuple[Reply, dict[str, Any], str, str, str]]] = {
         (cloud.quota_reply({"compute.instance.gpu.h100": (16, 8)}), STACK, "quotas", "change", "16 more"),
         (LESS, STACK, "quotas", "change", "2048 GiB more needed, and the tenant's quota has 1024 GiB left of 1024 GiB"),
         (cloud.quota_reply({"compute.instance.count": (5, 0)}), STACK, "quotas", "warning", "autoscaling"),
-        (cloud.quota_reply({"compute.instance.gpu.h100": (64, 0)}), SLOW_DISKS, "quotas", "unchecked",
-         "compute.disk.size.network-hdd: no such quota is listed"),
+        (cloud.quota_reply({"compute.instance.gpu.h100": (64, 0)}), SLOW, "quotas", "unchecked",
+         "compute.filesystem.size.network-hdd: no such quota is listed"),
     ],
     "ResourceAdviceService/List": [
         (cloud.advices(cloud.advice(machines=1)), STACK, "capacity", "change", "only 1 can be had now"),
@@ -151,7 +151,7 @@ def test_what_is_there_already_is_not_needed_once_more(doctor: Doctor) -> None:
 
 
 def test_reserved_gpus_need_no_quota_and_are_not_given_to_two_pools(doctor: Doctor) -> None:
-    none_left = cloud.quota_reply({"compute.instance.gpu.h100": (0, 0), "compute.disk.count": (20, 0)})
+    none_left = cloud.quota_reply({"compute.instance.gpu.h100": (0, 0)})
     replies = {
         "QuotaAllowanceService/List": none_left,
         "ResourceAdviceService/List": cloud.advices(cloud.advice(reserved=2)),
@@ -172,3 +172,26 @@ def test_preemptible_machines_have_a_quota_and_capacity_of_their_own(doctor: Doc
     short = [item.message for item in found if item.check == "quotas" and item.state == "change"]
     assert [message.split(":")[0] for message in short] == ["compute.instance.preemptible.count"]
     assert "preemptible: only 1 can be had now" in only(found, "capacity").message
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "expected"),
+    [
+        (
+            {"worker_nodes.default.size": 0},
+            "default",
+            (0, 0),
+        ),  # and no machine to learn from where there are no workers
+        # On a fabric each group of a hundred keeps the machine that the autoscaler learns from.
+        ({"worker_nodes.default.size": {"min": 0, "max": 250}}, "default", (3, 250)),
+        ({"login.size": 0}, "login", (0, 0)),
+        ({"login.size": 50}, "login", (1, 10)),
+    ],
+)
+def test_machines_at_the_beginning_and_at_most(change: dict[str, Any], name: str, expected: tuple[int, int]) -> None:
+    sections = with_change(cloud.stack(), "topology", {"plugin": "none"})
+    for path, value in change.items():
+        sections = with_change(sections, path, value)
+    config = load_config(sections)
+    assert isinstance(config.cloud, NebiusCloud)
+    assert [(node.count, node.most) for node in machines_of(config, config.cloud) if node.name == name] == [expected]

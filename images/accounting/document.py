@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 Attributes = Mapping[str, Any]
 """Values of one object, by the names that the document uses."""
 
-ObjectKind = Literal["qos", "account", "association", "user", "reservation"]
+ObjectKind = Literal["qos", "account", "association", "user"]
 Key = tuple[str, ...]
 """Name of an object; of an association the user, the account, and the partition or an empty string."""
 
@@ -30,7 +30,7 @@ ROOT: Final = "root"
 """Slurm's topmost account, and its user: nobody's to remove."""
 
 MARK: Final = "slurmstack"
-"""Comment of associations and reservations that the stack file made; those made by hand have another or none."""
+"""Comment of associations that the stack file made; those made by hand have another or none."""
 
 TAG: Final = f" [{MARK}]"
 """End of the description of a QOS that the stack file made: a QOS has no comment."""
@@ -158,7 +158,7 @@ _TIME: Final = re.compile(r"^(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)$")
 
 
 def parse_time(text: str) -> int:
-    """Seconds of `6-22:40:00`, as sacctmgr and scontrol print a time."""
+    """Seconds of `6-22:40:00`, as sacctmgr prints a time."""
     found = _TIME.match(text)
     if found is None:
         raise ValueError(f"{text!r} is no time")
@@ -197,7 +197,6 @@ class State:
     """Of users in accounts."""
     users: Mapping[Key, Attributes] = field(default_factory=dict)
     """Those with an association."""
-    reservations: Mapping[Key, Attributes] = field(default_factory=dict)
 
     def of(self, kind: ObjectKind) -> Mapping[Key, Attributes]:
         """The objects of one kind."""
@@ -235,10 +234,6 @@ def _wanted(document: Mapping[str, Any]) -> State:
             (name,): {"default_account": entry["default_account"], "admin_level": entry["admin_level"]}
             for name, entry in users.items()
             if entry["associations"]
-        },
-        reservations={
-            (name,): {key: _plain(value) for key, value in values.items()} | {"comment": MARK}
-            for name, values in document["reservations"].items()
         },
     )
 

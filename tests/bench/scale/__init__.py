@@ -1,1 +1,0 @@
-"""Many slurmd on one machine, against one slurmctld with the files of a rendered stack."""
