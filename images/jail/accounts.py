@@ -68,8 +68,6 @@ class Table:
     """A file of lines with fields that are separated by colons, the first of which is a name."""
 
     rows: list[list[str]]
-    least: int = 1
-    """Fields without which a line is none."""
     _at: dict[str, int] = field(init=False, repr=False, compare=False)
     """The first line of each name: whoever is root in the jail can write any number of them."""
 
@@ -77,19 +75,20 @@ class Table:
         self._at = {row[0]: index for index, row in reversed(list(enumerate(self.rows)))}
 
     @staticmethod
-    def parse(text: str, least: int = 1) -> Table:
+    def parse(text: str) -> Table:
         """Read a file; lines without a colon are kept as they are."""
         # Not `splitlines`: a comment may have what only Unicode takes for the end of a line.
-        return Table([line.split(":") for line in text.split("\n") if line], least)
+        return Table([line.split(":") for line in text.split("\n") if line])
 
     def find(self, name: str) -> list[str] | None:
-        """The fields of a name. A line that lacks some is none, and is replaced by `put`."""
+        """The fields of a name. A line of less than four is none, and is replaced by `put`."""
         row = self.rows[self._at[name]] if name in self._at else []
-        return row if len(row) >= self.least else None
+        return row if len(row) > 3 else None
 
     def numbers(self) -> dict[int, str]:
-        """The name of each number in the third field."""
-        return {int(row[2]): row[0] for row in self.rows if len(row) > 2 and _is_number(row[2])}
+        """The name of each number in the third field, as the C library reads it: Python takes more for digits."""
+        known = (row for row in self.rows if len(row) > 2 and row[2].isascii() and row[2].isdigit())
+        return {int(row[2]): row[0] for row in known if len(row[2]) <= 10}
 
     def put(self, row: list[str]) -> None:
         """Replace the line of this name, or add it."""
@@ -104,11 +103,6 @@ class Table:
         return "".join(":".join(row) + "\n" for row in self.rows)
 
 
-def _is_number(text: str) -> bool:
-    """Whether a text is one that the C library reads as such. Python takes other digits, and any number of them."""
-    return text.isascii() and text.isdigit() and len(text) <= 10
-
-
 @dataclass
 class Accounts:
     """The four files."""
@@ -121,7 +115,7 @@ class Accounts:
     def copy(self) -> Accounts:
         """Another one of the same lines."""
         tables = (self.passwd, self.shadow, self.group, self.gshadow)
-        return Accounts(*(Table(list(table.rows), table.least) for table in tables))
+        return Accounts(*(Table(list(table.rows)) for table in tables))
 
 
 def conflicts(
@@ -204,7 +198,7 @@ def _set_members(accounts: Accounts, group: str, declared: Declared, ours: Decla
     of_ours = {name for name, user in ours.users.items() if group in user.groups}
     for table in (accounts.group, accounts.gshadow):
         found = table.find(group)
-        if found is not None and len(found) > 3:
+        if found is not None:
             by_hand = [name for name in found[3].split(",") if name and name not in {*members, *of_ours}]
             kept = [] if group in declared.groups else by_hand
             table.put([*found[:3], ",".join([*kept, *members])])

@@ -35,8 +35,6 @@ RECORD: Final = f"{STATE}/users.json"
 
 KEYS: Final = "etc/ssh/authorized_keys.d"
 SUDOERS: Final = "etc/sudoers.d/slurmstack"
-_TABLES: Final = {"passwd": 7, "shadow": 2, "group": 3, "gshadow": 1}
-"""Fields that a line must have."""
 _FILES: Final = {"group": 0o644, "gshadow": 0o640, "shadow": 0o640, "passwd": 0o644}
 """In the order of writing: an account is complete when passwd names it."""
 
@@ -226,8 +224,7 @@ def _make_home(jail: Path, volume: Path, homes: Path | None, home: str, user: Us
 
 def _read_accounts(jail: Path) -> Accounts:
     with _inside(jail, "etc") as etc:
-        passwd, shadow, group, gshadow = (Table.parse(_text(etc / name), least) for name, least in _TABLES.items())
-    return Accounts(passwd, shadow, group, gshadow)
+        return Accounts(**{name: Table.parse(_text(etc / name)) for name in _FILES})
 
 
 def _text(path: Path) -> str:

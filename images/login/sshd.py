@@ -27,8 +27,8 @@ from images.common.boundary import (
     settle_shared,
     without_set_up,
 )
-from images.common.cgroups import CannotConfineError, Subtree, memory_limit, take_subtree
-from images.common.command import Runner, run
+from images.common.cgroups import CannotConfineError, memory_limit, take_subtree
+from images.common.command import run
 from images.common.files import HOST_KEY, install_secret, write_atomically
 from images.common.jail_roots import hidden
 from images.common.jail_view import LOGIN_BINDS, bind_into_jail, sssd_binds, user_volumes
@@ -66,8 +66,6 @@ _SEVERAL_LOGINS: Final = 160 * 2**20
 
 _PERIOD_US: Final = 100_000
 """Of `cpu.max`: the kernel's own default."""
-
-TakeSubtree = Callable[[str, str, int | None, Runner], Subtree]
 
 SECRET_KEY: Final = Path("/secrets/ssh/ssh_host_ed25519_key")
 CONFIG: Final = Path("/usr/lib/slurmstack/images/login/sshd_config")
@@ -115,29 +113,21 @@ def pam_service(*, sssd: bool) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def set_up_shares(
-    limits: Mapping[str, int],
-    runner: Runner,
-    log: Callable[[str], None],
-    *,
-    take: TakeSubtree = take_subtree,
-    limit: Callable[[], int | None] = memory_limit,
-    file: Path = FILE,
-) -> None:
+def set_up_shares(limits: Mapping[str, int], log: Callable[[str], None]) -> None:
     """Have each user's sessions share a cgroup, where the machine lets the pod make some.
 
     `total_memory` in bytes, by default half of what there is for all; `total_cpus` in thousandths, by default any.
     """
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.unlink(missing_ok=True)
-    own = limit()
+    FILE.parent.mkdir(parents=True, exist_ok=True)
+    FILE.unlink(missing_ok=True)
+    own = memory_limit()
     memory = None if own is None else own - max(own // 8, min(_SEVERAL_LOGINS, own // 4))
     try:
-        take(DAEMONS, USERS, memory, runner)
+        take_subtree(DAEMONS, USERS, memory, run)
     except CannotConfineError as error:
         log(f"users share this login node's CPU and memory as they come: {error}")
         return
-    write_atomically(file, "".join(f"{name} {value}\n" for name, value in _shares(limits, memory).items()))
+    write_atomically(FILE, "".join(f"{name} {value}\n" for name, value in _shares(limits, memory).items()))
 
 
 def _shares(limits: Mapping[str, int], memory: int | None) -> dict[str, str]:
@@ -179,7 +169,7 @@ def main() -> None:
     with program("sshd") as log:
         limits = parse_limits(os.environ.get("USER_LIMITS", ""))
         prepare(Path(os.environ.get("JAIL", "/jail")), log)
-        set_up_shares(limits, run, log)
+        set_up_shares(limits, log)
         sssd = bool(os.environ.get("SSSD_PIPES"))
         write_atomically(LIMITS_FILE, limits_file(limits, log))
         write_atomically(PAM_SERVICE, pam_service(sssd=sssd))

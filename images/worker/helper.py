@@ -26,9 +26,8 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Final, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 from images.common.boundary import keep_only
 from images.common.mountinfo import libc
@@ -72,8 +71,7 @@ def _end_cgroup(group: Path) -> bool:
     return not group.exists()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Step:
+class Step(NamedTuple):
     """Who has been given a cell."""
 
     job: str

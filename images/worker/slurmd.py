@@ -103,27 +103,21 @@ def _record(node: Node, log: Callable[[str], None]) -> NodeRecord | None:
         return None
 
 
-def lift_own_drain(node: Node, log: Callable[[str], None], *, keep_waiting: bool = False) -> bool:
+def lift_own_drain(node: Node, log: Callable[[str], None], *, keep_waiting: bool = False) -> None:
     """Lift what an earlier pod of this name left behind; never what an administrator or a health check has set.
 
     That pod drained its node to leave, and was killed before it could delete the record. `keep_waiting`: one that waits
     for its place in the switch tree goes on waiting.
     """
     record = _record(node, log)
-    if record is None:
-        return False
-    if not (record.is_drained or "DOWN" in record.states) or (keep_waiting and record.reason == TOPOLOGY_REASON):
-        return False
+    if record is None or not (record.is_drained or "DOWN" in record.states):
+        return
     if not is_ours(record):
         log(f"node {node.name} stays {'+'.join(sorted(record.states))}: {record.reason or 'no reason given'}")
-        return False
-    result = node.resume()
-    log(
-        "lifted the drain that an earlier pod of this name left"
-        if result.ok
-        else f"cannot lift the own drain: {result.message}"
-    )
-    return result.ok
+    elif not (keep_waiting and record.reason == TOPOLOGY_REASON):
+        result = node.resume()
+        done = "lifted the drain that an earlier pod of this name left"
+        log(done if result.ok else f"cannot lift the own drain: {result.message}")
 
 
 def forget_elastic(node: Node, log: Callable[[str], None]) -> None:

@@ -15,8 +15,7 @@ from images.common.boundary import (
     own_directory,
     protect_cgroups,
 )
-from images.common.cgroups import CannotConfineError, Subtree
-from images.common.command import Result, run
+from images.common.command import Result
 from images.common.jail_view import (
     Bind,
     JailViewError,
@@ -27,7 +26,7 @@ from images.common.jail_view import (
 from images.common.mountinfo import WrongFilesystemError, expect_filesystem
 from images.common.process import CannotGoOnError
 from images.login import make_home as make_home_program
-from images.login.sshd import limits_file, set_up_shares
+from images.login.sshd import limits_file
 from tests.fakes.commands import FakeMounts, FakeRunner
 
 POD = """\
@@ -160,18 +159,6 @@ def test_a_limit_above_the_pod_s_own_becomes_that_as_no_login_would_work_otherwi
         "login.user_limits: nofile is 600 instead of 601: more is not allowed to this pod",
         "login.user_limits: cpu is 10 instead of 11: more is not allowed to this pod",
     ]
-
-
-def test_without_cgroups_there_are_no_shares_and_the_log_says_why(tmp_path: Path) -> None:
-    def cannot(*_: object) -> Subtree:
-        raise CannotConfineError("the reason")
-
-    file, said = tmp_path / "shares", list[str]()
-    file.write_text("of the container's start before")
-    set_up_shares({"total_cpus": 100}, run, said.append, take=cannot, limit=lambda: None, file=file)
-
-    assert not file.exists()
-    assert said == ["users share this login node's CPU and memory as they come: the reason"]
 
 
 def test_what_took_the_place_of_a_directory_goes_and_nothing_that_it_leads_to(tmp_path: Path) -> None:
