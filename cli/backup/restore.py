@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 from cli.backup.jobs import JobFailed, answer_in, follow_job, make_job, run_job, running_jobs
 from cli.backup.workloads import STARTING, Workloads
-from cli.change.in_place import PUT_BACK
-from cli.change.owner import REPLICAS_BEFORE, RESTORING, Note, is_stopped, note_of, refuse_half_restored
+from cli.change.owner import PUT_BACK, REPLICAS_BEFORE, RESTORING, Note, is_stopped, note_of, refuse_half_restored
 from cli.errors import FAILED, INTERRUPTED, USAGE, Failure, Refused
 from cli.kubectl.client import FIELD_MANAGER, Kubectl, component_of
 from local.report import Report

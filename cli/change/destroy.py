@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from cli.change.effects import DATA
-from cli.change.in_place import cluster_name_of, has_homes, is_put_back, jail_root_of, release_of
-from cli.change.owner import KEPT, KEPT_OF, ROTATING
-from cli.change.plan import APPLY_SET, KINDS, RIGHTS_OUTSIDE, served_kinds
+from cli.change.owner import KEPT, KEPT_OF, ROTATING, cluster_name_of, has_homes, is_put_back, jail_root_of, release_of
+from cli.change.plan import KINDS, OPERATED, RIGHTS_OUTSIDE
 from cli.errors import Failure
 from cli.kubectl.client import (
     FIELD_MANAGER,
@@ -138,9 +137,8 @@ def mark(kubectl: Kubectl, kept: Kept) -> None:
 
 
 def unmark(kubectl: Kubectl, namespace: str) -> None:
-    """The cluster is there again. Earlier versions have labelled claims and keys, too."""
+    """The cluster is there again."""
     _label(kubectl, namespace, f"{KEPT}-")
-    kubectl.run("label", "persistentvolumeclaim,secret", "-n", namespace, "-l", KEPT, f"{KEPT}-")
 
 
 def _label(kubectl: Kubectl, namespace: str, *label: str) -> None:
@@ -201,10 +199,10 @@ def destroy_cluster(
 
 def _delete_all_but_data(kubectl: Kubectl, namespace: str) -> None:
     """Delete what the stack has made: all with its labels but claims, and the keys, which have none."""
-    others = [kind for kind in served_kinds(kubectl, namespace) if kind.partition(".")[0].lower() not in KINDS]
-    kinds = ",".join([*(kind for kind in KINDS if kind != "persistentvolumeclaim"), *others])
+    kinds = ",".join(kind for kind in KINDS if kind != "persistentvolumeclaim")
     ours = ("-n", namespace, "-l", cluster_labels(namespace))
     kubectl.run("delete", kinds, *ours, "--ignore-not-found", "--wait=false")
+    kubectl.run("delete", OPERATED, *ours, "--wait=false", check=False)  # where the cluster knows such objects
     kubectl.run("delete", RIGHTS_OUTSIDE, "-l", cluster_labels(namespace), "--ignore-not-found")
     deadline = time.monotonic() + GONE_SECONDS
     while left := kubectl.items(kinds, *ours):
@@ -212,8 +210,6 @@ def _delete_all_but_data(kubectl: Kubectl, namespace: str) -> None:
             names = ", ".join(f"{item['kind']} {item['metadata']['name']}" for item in left[:8])
             raise Failure(f"still there after {GONE_SECONDS:g} s: {names}", hint="run this again; data is not touched")
         time.sleep(POLL)
-    # Last: it says which kinds there are.
-    kubectl.run("delete", "secret", APPLY_SET, "-n", namespace, "--ignore-not-found")
 
 
 def _cancel_all(kubectl: Kubectl, namespace: str, report: Report) -> None:

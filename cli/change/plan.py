@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from cli.change.change import Change, differences, of_object
 from cli.change.effects import Effect, effects
-from cli.change.job_effects import Queue
-from cli.change.jobs import JobsTouched, Pods, jobs_touched
+from cli.change.jobs import JobsTouched, Queue, jobs_touched
 from cli.change.owner import (
     KEPT,
     refuse_half_restored,
     refuse_half_rotated,
-    refuse_left_behind,
     refuse_other_kept,
     refuse_other_stack,
     refuse_takeover,
@@ -31,18 +28,9 @@ from cli.program.recording import KeptValues, program_loading, record
 from config.cluster import ClusterConfig
 from slurm.names import CONFIG_MAP, CONTROLLER, GENERATED, JAIL, POOL_LABEL
 
-APPLY_SET = "slurmstack"
-"""Name of the Secret that is the parent of the apply set."""
-
-PART_OF = "applyset.kubernetes.io/part-of"
-"""Label of what a later apply may prune."""
-
-ON_DELETE = {"type": "OnDelete"}
-"""Update strategy of the worker pools: `elastic` replaces a pod when its node is idle."""
-
 RIGHTS_OUTSIDE = "clusterrolebinding,clusterrole,priorityclass"
 """What the stack may have in no namespace, besides the namespace itself and volumes, which are never deleted with an
-apply. An apply set has a namespace, so these are found by their labels."""
+apply."""
 
 
 Live = Mapping[tuple[str, str], dict[str, Any]]
@@ -60,8 +48,9 @@ class Plan:
     """Those of the objects that are there."""
     inside: Live
     """All that is in the namespace, whoever made it."""
-    outside: tuple[dict[str, Any], ...]
-    """This cluster's objects in no namespace that are no longer in the stack."""
+    left: tuple[dict[str, Any], ...]
+    """What an earlier apply has made, here or in no namespace, and is no longer in the stack. Never a claim or volume:
+    they hold data."""
     effects: tuple[Effect, ...]
     """What the plan costs, and what of it is refused, as far as nobody has to ask the API server for that."""
 
@@ -79,7 +68,7 @@ class Plan:
     @property
     def pool_leaves(self) -> bool:
         """Whether there is a pool that is no longer in the stack."""
-        return any(key(item) not in self.wanted for item in self.pools)
+        return any(POOL_LABEL in labels_of(item) for item in self.left)
 
     @property
     def is_only_kept(self) -> bool:
@@ -97,98 +86,55 @@ def plan(kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *
 
     Raises Failure if the cluster is not one that kubectl may change.
     """
-    with program_loading():
-        inside = objects_in(kubectl, config.cluster.namespace)
-    kept = _kept(inside, config.cluster.namespace)
+    namespace = config.cluster.namespace
+    with program_loading(), ThreadPoolExecutor() as pool:
+        others = pool.submit(kubectl.items, RIGHTS_OUTSIDE, "-l", cluster_labels(namespace))
+        operated = pool.submit(_operated, kubectl, namespace)
+        inside = objects_in(kubectl, namespace) | operated.result()
+        outside = others.result()
+    kept = _kept(inside, namespace)
     objects = manifests(record(sections, stack=stack, generated=kept))
     if kept.damaged:
         raise Failure(
             f"Secret {GENERATED}: {', '.join(kept.damaged)} is no such key",
             hint='put the Secret back from its backup (docs/rotate-keys.md, "Back up the keys")',
         )
-    outside = kubectl.items(RIGHTS_OUTSIDE, "-l", cluster_labels(config.cluster.namespace))
+    wanted = {item.key for item in objects}
+    gone = [*filter(_was_applied, inside.values()), *outside]
     planned = Plan(
-        namespace=config.cluster.namespace, objects=tuple(objects), kept=kept,
-        live=live_objects(kubectl, objects, inside), inside=inside, outside=(), effects=(),
+        namespace=namespace, objects=tuple(objects), kept=kept, live=live_objects(kubectl, objects, inside),
+        inside=inside, left=tuple(item for item in gone if key(item) not in wanted), effects=(),
     )  # fmt: skip
-    planned = replace(
-        planned,
-        outside=tuple(item for item in outside if key(item) not in planned.wanted),
-        effects=effects(_expected(planned), config),
-    )
+    planned = replace(planned, effects=effects(_expected(planned), config))
     there = planned.live.get(("Namespace", planned.namespace))
     refuse_takeover(there)
     refuse_other_stack(kubectl, there, stack)
     refuse_half_restored(planned.inside.values())
     refuse_half_rotated(planned.inside.values())
     refuse_other_kept(there, config, has_jail=("PersistentVolumeClaim", JAIL) in planned.live)
-    refuse_left_behind(kubectl, planned.namespace, planned.objects, planned.live)
-    refuse_rolling(kubectl, planned.namespace, planned.wanted, planned.live)
     return planned
-
-
-def refuse_rolling(
-    kubectl: Kubectl, namespace: str, wanted: Mapping[tuple[str, str], Mapping[str, Any]], live: Live
-) -> None:
-    """Raise Failure for pools made when Kubernetes replaced their pods: `rollingUpdate` stays beside `OnDelete`.
-
-    The API server refuses the two together, and no server-side apply removes a default.
-    """
-    names = [
-        at[1]
-        for at, item in wanted.items()
-        if item.get("spec", {}).get("updateStrategy") == ON_DELETE
-        and "rollingUpdate" in live.get(at, {}).get("spec", {}).get("updateStrategy", {})
-    ]
-    if names:
-        patch = json.dumps({"spec": {"updateStrategy": {**ON_DELETE, "rollingUpdate": None}}})
-        raise Failure(
-            f"{', '.join(names)}: the StatefulSet was made by an older version",
-            hint=f"patch it once, which touches no pod: {kubectl.shown} -n {namespace} patch "
-            f"--field-manager={FIELD_MANAGER} statefulset {' '.join(names)} --type=merge -p '{patch}'",
-        )
 
 
 def _expected(planned: Plan) -> list[Change]:
     """What may change, without asking the API server what it would make of the objects: that takes half a second."""
-    left = [
-        of_object(item)
-        for at, item in planned.inside.items()
-        if at not in planned.wanted and labels_of(item).get("app.kubernetes.io/part-of") == "slurmstack"
-        if item["kind"] in {"StatefulSet", "PodTemplate", "Deployment"}
-    ]
     return [
         *(
             Change(action="update", resource=of_object(planned.wanted[at]), before=of_object(present))
             for at, present in planned.live.items()
         ),
-        *(Change(action="delete", resource=item, before=item) for item in left),
+        *_deletions(planned.left),
     ]
+
+
+def _deletions(left: Iterable[Mapping[str, Any]]) -> list[Change]:
+    return [Change(action="delete", resource=item, before=item) for item in map(of_object, left)]
 
 
 def preview(kubectl: Kubectl, planned: Plan) -> list[Change]:
     """Each object that applying the plan would create, change or delete."""
     if not planned.exists:
         return [Change(action="create", resource=of_object(item.document)) for item in planned.objects]
-    left = sorted((item for item in members(kubectl, planned.namespace) if key(item) not in planned.wanted), key=key)
-    objects = [as_member(item, planned.namespace) if is_member(item) else item for item in planned.objects]
-    return changes(kubectl, objects, planned.live, [*left, *planned.outside])
-
-
-def is_member(manifest: Manifest) -> bool:
-    """Whether the object belongs to the set. Claims hold data: outside of it, no prune can ever delete them."""
-    return not manifest.cluster_scoped and manifest.kind != "PersistentVolumeClaim"
-
-
-def as_member(manifest: Manifest, namespace: str) -> Manifest:
-    """The object with the label that `kubectl apply` adds to members of the set, so that it is no difference."""
-    return manifest.noted("labels", {PART_OF: set_id(namespace)})
-
-
-def set_id(namespace: str) -> str:
-    """The apply set's id, as KEP-3659 defines it for a Secret as parent."""
-    digest = hashlib.sha256(f"{APPLY_SET}.{namespace}.Secret.".encode()).digest()
-    return f"applyset-{base64.urlsafe_b64encode(digest).decode().rstrip('=')}-v1"
+    return changes(kubectl, planned.objects, planned.live, planned.left)
 
 
 def _kept(inside: Live, namespace: str) -> KeptValues:
@@ -206,7 +152,7 @@ def _kept(inside: Live, namespace: str) -> KeptValues:
     return KeptValues({name: base64.b64decode(value).decode() for name, value in data.items()})
 
 
-def jobs_of_plan(kubectl: Kubectl, planned: Plan, asked: Future[tuple[Queue, Pods]] | None = None) -> JobsTouched:
+def jobs_of_plan(kubectl: Kubectl, planned: Plan, asked: Future[Queue] | None = None) -> JobsTouched:
     """What applying a plan does to the jobs. `asked`: where the queue has been asked for already."""
     if not planned.exists:
         return JobsTouched()
@@ -241,6 +187,10 @@ KINDS = (
 )
 """What a stack has in its namespace (a test holds that these are all), as `kubectl get` takes them."""
 
+_OPERATOR = "monitoring.coreos.com"
+OPERATED = ",".join(f"{kind}.{_OPERATOR}" for kind in ("servicemonitor", "podmonitor", "prometheusrule"))
+"""What a stack may have of kinds that the cluster need not know, as `kubectl get` takes them."""
+
 APPLY = ("apply", "--server-side", "--force-conflicts", f"--field-manager={FIELD_MANAGER}")
 
 _OF_THE_SERVER = {"managedFields", "generation", "resourceVersion", "creationTimestamp", "uid"}
@@ -267,8 +217,7 @@ def changes(
             properties = tuple(differences(old, new, secret=manifest.kind == "Secret"))
             if properties:
                 found.append(Change(action="update", resource=resource, before=before, properties=properties))
-    gone = [of_object(document) for document in left]
-    return found + [Change(action="delete", resource=resource, before=resource) for resource in gone]
+    return found + _deletions(left)
 
 
 def key(document: Mapping[str, Any]) -> tuple[str, str]:
@@ -276,16 +225,42 @@ def key(document: Mapping[str, Any]) -> tuple[str, str]:
     return str(document["kind"]), str(document["metadata"]["name"])
 
 
+def kind_of(document: Mapping[str, Any]) -> str:
+    """Kind of an object, as `kubectl delete` takes it."""
+    operated = str(document.get("apiVersion", "")).startswith(_OPERATOR)
+    return str(document["kind"]).lower() + (f".{_OPERATOR}" if operated else "")
+
+
 def objects_in(kubectl: Kubectl, namespace: str) -> dict[tuple[str, str], dict[str, Any]]:
     """All objects of `KINDS` in a namespace, whoever made them: one request a kind, however many pools there are."""
     return {key(item): item for item in kubectl.items(",".join(KINDS), "-n", namespace, OWNERS)}
+
+
+def _operated(kubectl: Kubectl, namespace: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """What an operator of Prometheus reads; nothing where the cluster does not know such objects (any more)."""
+    ours = ("-n", namespace, "-l", cluster_labels(namespace), OWNERS)
+    done = kubectl.run("get", OPERATED, *ours, "-o", "json", check=False)
+    return {key(item): item for item in _items(done.stdout)} if done.returncode == 0 else {}
+
+
+def _was_applied(item: Mapping[str, Any]) -> bool:
+    """Whether an apply of ours has made an object. Claims hold data, and are never taken for one.
+
+    An earlier version kept a list of its objects in a Secret, which has a label by that.
+    """
+    if "applyset.kubernetes.io/id" in labels_of(item):
+        return item["metadata"]["name"] == "slurmstack"
+    entries = item["metadata"].get("managedFields") or ()
+    ours = any(entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply" for entry in entries)
+    is_labelled = labels_of(item).get("app.kubernetes.io/part-of") == "slurmstack"
+    return ours and is_labelled and item["kind"] != "PersistentVolumeClaim"
 
 
 def live_objects(kubectl: Kubectl, objects: Sequence[Manifest], inside: Live) -> dict[tuple[str, str], dict[str, Any]]:
     """Those of the objects that exist. `inside`: what `objects_in` has found just now."""
     wanted = {item.key for item in objects}
     live = {at: item for at, item in inside.items() if at in wanted}
-    if others := [item.document for item in objects if item.cluster_scoped or item.kind.lower() not in KINDS]:
+    if others := [item.document for item in objects if item.cluster_scoped]:
         get = ("get", "--ignore-not-found", "-f", "-", "-o", "json", OWNERS)
         live |= {key(item): item for item in _items(kubectl.run(*get, stdin=as_list(others)).stdout)}
     return live
@@ -308,52 +283,9 @@ def _items(printed: str) -> list[dict[str, Any]]:
     if not printed.strip():
         return []
     document = json.loads(printed)
-    return list(document["items"]) if document["kind"] == "List" else [document]
+    return list(document["items"]) if "items" in document else [document]
 
 
 def _comparable(document: dict[str, Any]) -> dict[str, Any]:
     metadata = {name: value for name, value in document["metadata"].items() if name not in _OF_THE_SERVER}
     return {**document, "metadata": metadata, "status": None}
-
-
-_KINDS = "applyset.kubernetes.io/contains-group-kinds"
-
-
-_UNKNOWN = ("have a resource type", "could not find the requested resource")
-"""In kubectl's complaint about a kind that the cluster does not know, before and after it has asked the cluster."""
-
-
-def members(kubectl: Kubectl, namespace: str) -> list[dict[str, Any]]:
-    """The set's objects of all kinds that the cluster still knows."""
-    kinds = served_kinds(kubectl, namespace)
-    return kubectl.items(",".join(kinds), "-n", namespace, "-l", f"{PART_OF}={set_id(namespace)}") if kinds else []
-
-
-def served_kinds(kubectl: Kubectl, namespace: str) -> list[str]:
-    """Kinds of the set's objects (`ConfigMap`, `PodMonitor.monitoring.coreos.com`), of those that the cluster knows."""
-    return [kind for kind in _set_kinds(kubectl, namespace) if _is_served(kubectl, namespace, kind)]
-
-
-def forget_unknown_kinds(kubectl: Kubectl, namespace: str) -> bool:
-    """Strike kinds off that left the cluster with all their objects; kubectl prunes nothing any more because of them.
-
-    Returns whether there were any.
-    """
-    kinds, served = _set_kinds(kubectl, namespace), served_kinds(kubectl, namespace)
-    if served != kinds:
-        kubectl.run("annotate", "secret", APPLY_SET, "-n", namespace, "--overwrite", f"{_KINDS}={','.join(served)}")
-    return served != kinds
-
-
-def _set_kinds(kubectl: Kubectl, namespace: str) -> list[str]:
-    found = kubectl.items("secret", APPLY_SET, "-n", namespace)
-    annotations = found[0]["metadata"].get("annotations", {}) if found else {}
-    return [kind for kind in annotations.get(_KINDS, "").split(",") if kind]
-
-
-def _is_served(kubectl: Kubectl, namespace: str, kind: str) -> bool:
-    """Whether the cluster knows a kind: Kubernetes' own always, those of others may go with their operator."""
-    if kind.partition(".")[0].lower() in KINDS:
-        return True
-    complaint = kubectl.run("get", kind, "-n", namespace, "-o", "name", check=False).stderr
-    return not any(unknown in complaint for unknown in _UNKNOWN)

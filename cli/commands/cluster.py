@@ -16,22 +16,20 @@ from cli.backup.restore import forget_restore
 from cli.change.apply import (
     DATABASE_GOES_FIRST,
     NOTHING_TOUCHED,
-    ONE_STOPPED,
     apply,
     delete_failed_jobs,
     hinting,
     image_trial,
     is_upgrade,
-    one_by_one,
     save_first,
     send,
+    upgraded_first,
     way_back,
 )
 from cli.change.change import Change
 from cli.change.destroy import data_of
 from cli.change.effects import refuse
-from cli.change.job_effects import Queue
-from cli.change.jobs import JobsTouched, Pods, cancel_lost_jobs, queue_and_pods, refuse_lost_jobs
+from cli.change.jobs import JobsTouched, Queue, cancel_lost_jobs, read_queue, refuse_lost_jobs
 from cli.change.lock import Lock, held
 from cli.change.plan import Plan, jobs_of_plan, plan
 from cli.change.plan import preview as changes_by_kubectl
@@ -41,7 +39,7 @@ from cli.engine import pulumi as engines
 from cli.engine.plan import against_state_and_cluster, jobs_of
 from cli.errors import FAILED, USAGE, Failure, Refused
 from cli.jail import roots
-from cli.kubectl.client import Kubectl, component_of
+from cli.kubectl.client import Kubectl
 from cli.preview import policy as policies
 from cli.preview.document import Preview, exit_status, of_cluster, of_engine
 from cli.preview.text import (
@@ -226,9 +224,8 @@ def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int, k
             if not kill_jobs:
                 refuse_lost_jobs(jobs)
         policies.run_again(kubectl, stack.config, policy)
-        for objects in one_by_one(planned):
-            hint = DATABASE_GOES_FIRST if upgrades else ONE_STOPPED
-            with hinting(hint), report.step(f"Giving {component_of(objects[0].document)} its new image") as step:
+        if objects := upgraded_first(planned):
+            with hinting(DATABASE_GOES_FIRST), report.step("Giving slurmdbd its new image") as step:
                 send(kubectl, objects)
                 _await(kubectl, planned, objects, timeout, step)
         with hinting(way_back(saved, backups=backups) if upgrades else ""):
@@ -258,10 +255,10 @@ def _tell_kept(kubectl: Kubectl, planned: Plan) -> None:
 
 def _plan_alone(
     kubectl: Kubectl, stack: Stack, lock: Lock, pool: Executor
-) -> tuple[Plan, Future[tuple[Queue, Pods]], Future[policies.PolicyPlan | None]]:
+) -> tuple[Plan, Future[Queue], Future[policies.PolicyPlan | None]]:
     """The plan, and what was asked of Slurm: all as it is while nobody else changes the cluster."""
     while True:
-        asked = pool.submit(queue_and_pods, kubectl, stack.config.cluster.namespace)
+        asked = pool.submit(read_queue, kubectl, stack.config.cluster.namespace)
         policy = pool.submit(policies.planned_policy, kubectl, stack.config)
         planned = plan(kubectl, stack.config, stack.sections, stack=stack.name)
         if lock.is_held or not planned.exists:

@@ -12,7 +12,6 @@ from cli.change.change import Action, Change, compare, of_recording, of_states
 from cli.change.effects import Effect, effects
 from cli.change.jobs import JobsTouched, jobs_touched
 from cli.change.owner import refuse_foreign, refuse_half_restored, refuse_other_stack
-from cli.change.plan import key, refuse_rolling
 from cli.errors import Failure
 from cli.program.recording import Made, record
 from cli.program.values import Resource, Secret, contains, from_state
@@ -48,22 +47,15 @@ def against_state(stack: Stack, document: Mapping[str, Any]) -> EnginePlan:
 
 
 def against_state_and_cluster(stack: Stack, document: Mapping[str, Any]) -> EnginePlan:
-    """The same. Raises Failure if the namespace in a cluster that is there is not the stack's, or is half restored.
-
-    And for pools that no apply can change to what the stack file says.
-    """
+    """The same. Raises Failure if the namespace in a cluster that is there is not the stack's, or is half restored."""
     if isinstance(stack.config.cloud, NebiusCloud):
         return against_state(stack, document)
     kubectl, namespace = reach(stack), stack.config.cluster.namespace
     there = next(iter(kubectl.items("namespace", namespace)), None)
     refuse_foreign(there)
     refuse_other_stack(kubectl, there, stack.name)
-    workloads = kubectl.items("statefulset,deployment", "-n", namespace)
-    refuse_half_restored(workloads)
-    planned = against_state(stack, document)
-    wanted = {key(item.inputs): item.inputs for item in planned.resources if item.kind == "StatefulSet"}
-    refuse_rolling(kubectl, namespace, wanted, {key(item): item for item in workloads})
-    return planned
+    refuse_half_restored(kubectl.items("statefulset,deployment", "-n", namespace))
+    return against_state(stack, document)
 
 
 def removal(stack: Stack, document: Mapping[str, Any]) -> EnginePlan:

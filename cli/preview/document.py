@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from cli.change.change import Change, of_recording
 from cli.change.effects import Effect
-from cli.change.jobs import JobsTouched, queue_and_pods, refusal
+from cli.change.jobs import JobsTouched, read_queue, refusal
 from cli.change.plan import jobs_of_plan, plan
 from cli.change.plan import preview as changes_by_kubectl
 from cli.engine import pulumi as engines
@@ -95,7 +95,7 @@ def of_cluster(kubectl: Kubectl, stack: Stack) -> Preview:
     What we refuse, the API server may refuse too: then there is our reason, and no list of changes.
     """
     with ThreadPoolExecutor() as pool:  # Slurm is asked while the program loads and runs
-        asked = pool.submit(queue_and_pods, kubectl, stack.config.cluster.namespace)
+        asked = pool.submit(read_queue, kubectl, stack.config.cluster.namespace)
         policy = pool.submit(policies.planned_policy, kubectl, stack.config)
         planned = plan(kubectl, stack.config, stack.sections, stack=stack.name)
         first = Preview(

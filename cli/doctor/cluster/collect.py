@@ -9,9 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any
 
-from cli.change.in_place import has_put_back
 from cli.change.lock import LEASE, has_died
-from cli.change.owner import is_stopped, note_of
+from cli.change.owner import has_put_back, is_stopped, note_of
 from cli.doctor.cluster.facts import Claim, Container, Facts, Lease, Machine, Owner, Pod, Pool
 from cli.doctor.cluster.slurm import SECONDS, ask_slurm
 from cli.kubectl.client import Kubectl, is_true

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from cli.backup.restore import Restoring, forget_restore
-from cli.change.in_place import has_put_back
-from cli.change.owner import is_stopped, note_of, refuse_half_restored
+from cli.change.owner import has_put_back, is_stopped, note_of, refuse_half_restored
 from cli.errors import Failure
 from tests.unit.cli.backup.cluster import REPORT, Cluster
 

@@ -15,10 +15,8 @@ import pytest
 from cli.change import destroy
 from cli.change.apply import apply
 from cli.change.destroy import What, destroy_cluster
-from cli.change.in_place import PUT_BACK
-from cli.change.job_effects import Touched
-from cli.change.jobs import JobsTouched
-from cli.change.owner import KEPT, KEPT_OF, ROTATING
+from cli.change.jobs import JobsTouched, Touched
+from cli.change.owner import KEPT, KEPT_OF, PUT_BACK, ROTATING
 from cli.change.plan import plan
 from cli.commands import destroy as destroy_command
 from cli.engine import pulumi as engines
@@ -29,7 +27,6 @@ from local.report import open_report
 from slurm.names import CONFIG_MAP, CONTROLLER, GENERATED, LOGIN
 from tests import stacks
 from tests.fakes.kubectl import OURS, FakeCluster, UpLock, thing
-from tests.stacks import with_change
 from tests.unit.cli.command_line import stack_file
 
 
@@ -211,7 +208,6 @@ def whole(monkeypatch: pytest.MonkeyPatch) -> Cluster:
             scratch,
             thing("PersistentVolume", "slurm-jail", spec={}),
             unlabelled("Secret", GENERATED),
-            unlabelled("Secret", "slurmstack"),
             unlabelled("Secret", "my-backup-credentials"),
             thing("Secret", "munge-key"),
             thing("ConfigMap", CONFIG_MAP, data={"slurm.conf": "ClusterName=slurm\n"}),
@@ -261,7 +257,6 @@ def test_it_is_noted_where_homes_are_and_no_release_of_what_a_restore_has_left_s
 
 def test_what_was_cut_short_can_be_finished_and_keeps_what_was_noted_of_the_cluster(whole: Cluster) -> None:
     take_down(whole)
-    assert whole.deleted[-1] == "secret slurmstack -n slurm --ignore-not-found", "it says what there was"
     assert not any(GENERATED in line for line in whole.deleted)
     whole.told.clear()
     take_down(whole)
@@ -289,10 +284,7 @@ def test_up_goes_on_with_what_is_kept_and_takes_the_label_off_when_all_is_sent(t
     kubectl, stack = kept_stack(tmp_path)
     apply(kubectl, plan_of(kubectl, stack), UpLock(kubectl))
     assert kubectl.applied
-    assert kubectl.told == [
-        f"label namespace slurm {KEPT}- --field-manager=slurmstack",
-        f"label persistentvolumeclaim,secret -n slurm -l {KEPT} {KEPT}-",
-    ]
+    assert kubectl.told == [f"label namespace slurm {KEPT}- --field-manager=slurmstack"]
 
 
 @pytest.mark.parametrize(
@@ -315,18 +307,6 @@ def test_data_of_another_cluster_is_refused_before_anything_is_touched(
     if "homes" in of:
         kubectl.items_there.pop()
         assert plan_of(kubectl, stack).is_only_kept, "with a new jail they may lie elsewhere"
-
-
-def test_a_volume_whose_claim_is_gone_is_never_left_aside_for_an_empty_one(tmp_path: Path) -> None:
-    volume = thing("PersistentVolume", "slurm-jail", spec={"claimRef": {"namespace": "slurm", "name": "jail"}})
-    kubectl = Cluster(items_there=[volume])
-    same = open_stack(stack_file(tmp_path, stacks.dev()))
-    plan_of(kubectl, same)
-    other = open_stack(stack_file(tmp_path, with_change(stacks.dev(), "jail.storage_class", "fast")))
-    with pytest.raises(Refused, match=r"the volume slurm-jail has all users' files .* storage class fast"):
-        plan_of(kubectl, other)
-    volume["spec"]["claimRef"]["namespace"] = "another"
-    plan_of(kubectl, other)
 
 
 def test_a_protected_stack_may_go_but_not_its_data(

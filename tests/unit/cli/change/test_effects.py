@@ -103,10 +103,6 @@ def test_a_file_system_never_shrinks_whatever_the_stack_allows_unless_it_is_made
 def test_a_removed_mount_that_the_cloud_guards_says_how_to_open_the_guard() -> None:
     (effect,) = judge([resource(FILESYSTEM, "slurm-mount-data", {"forbidDeletion": True})], [])
     assert "mounts.data.filesystem.forbid_deletion: false, apply that with `up`" in effect.refused
-    old, new = ({"type": type_, "forbidDeletion": True} for type_ in ("NETWORK_SSD", "NETWORK_HDD"))
-    anew = [[resource(FILESYSTEM, "slurm-mount-data", inputs)] for inputs in (old, new)]
-    (effect,) = judge(*anew, cloud__allow_replacement=True, protect=False)
-    assert "the cloud keeps the old one, whose name the new one needs" in effect.refused
 
 
 def test_machines_of_a_removed_pool_go_but_workers_that_stay_keep_their_groups() -> None:

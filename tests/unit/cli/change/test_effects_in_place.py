@@ -9,7 +9,7 @@ import pytest
 
 from cli.change.change import Change, of_object
 from cli.change.effects import effects
-from cli.change.in_place import PUT_BACK
+from cli.change.owner import PUT_BACK
 from config import load_config
 from tests import stacks
 from tests.fakes.kubectl import thing

@@ -159,7 +159,7 @@ def test_of_two_that_make_the_same_cluster_the_second_takes_the_lock_and_gives_u
     keys = KeptValues({})
     keys.random_bytes("munge", 32)
     live = {("Namespace", "slurm"): documents[0]} if seen else {}
-    planned = Plan(namespace="slurm", objects=objects, kept=keys, live=live, inside={}, outside=(), effects=())
+    planned = Plan(namespace="slurm", objects=objects, kept=keys, live=live, inside={}, left=(), effects=())
     with held(api, "slurm", "up", Told()) as ours:
         assert not ours.is_held
         api.state["namespace"] = "there"

@@ -76,7 +76,7 @@ def test_nothing_is_sent_before_the_backup_of_an_upgrade_is_made(
     new, old = (manifests(record(each, stack="prod")) for each in (sections, stacks.existing_full()))
     live = {key(item.document): dict(item.document) for item in old}
     planned = Plan(
-        namespace="slurm", objects=tuple(new), kept=KeptValues({}), live=live, inside=live, outside=(), effects=()
+        namespace="slurm", objects=tuple(new), kept=KeptValues({}), live=live, inside=live, left=(), effects=()
     )  # fmt: skip
     kubectl, nothing = FakeCluster(), Future[None]()
     nothing.set_result(None)

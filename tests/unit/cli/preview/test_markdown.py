@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from cli.change.change import Change, PropertyChange, of_object
 from cli.change.effects import Effect
-from cli.change.job_effects import Touched
-from cli.change.jobs import JobsTouched
+from cli.change.jobs import JobsTouched, Touched
 from cli.preview.document import Preview
 from cli.preview.policy import PolicyPlan
 from cli.preview.text import LIMIT, markdown, property_lines

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cli.change.in_place import PUT_BACK
 from cli.change.lock import PROCESS, machine
-from cli.change.owner import REPLICAS_BEFORE, RESTORING, Note
+from cli.change.owner import PUT_BACK, REPLICAS_BEFORE, RESTORING, Note
 from tests.unit.cli.doctor.cluster.recorded import CLOCK, RecordedCluster
 
 Ill = Callable[[RecordedCluster], object]
