@@ -6,19 +6,19 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from cli.backup.jobs import statuses
 from cli.change.jobs import read_queue
 from cli.change.plan import key
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl, annotations_of, is_true
 from cli.program.manifests import Manifest
-from cli.status.slurm import configuration_state
 from slurm.names import IMAGES
 
 POLL = 0.1
 """Seconds between the first two looks at the cluster."""
 
 SLOWEST_POLL = 1.0
-"""Seconds between two looks after a while: each is a process, and what has taken long may take a second longer."""
+"""Seconds between two looks after a while: each is a process."""
 
 Tell = Callable[[str], None]
 
@@ -39,13 +39,10 @@ _AWAITED = frozenset({"Job", "Deployment", "StatefulSet"})
 _JOB_UID = "batch.kubernetes.io/controller-uid"
 """The label with a Job's uid that Kubernetes gives to its pods."""
 
-_CONFIGURATION = "config"
-"""What the name of the Job begins with that waits for slurmctld."""
-
 _PURPOSES: Mapping[str, str] = {
     "populate-jail": "filling the jail",
     "users": "making users",
-    _CONFIGURATION: "the Slurm configuration",
+    "config": "the Slurm configuration",
     "policy": "the policy",
     IMAGES: "starting the images",
 }
@@ -104,8 +101,7 @@ def _refuse_unpulled(kubectl: Kubectl, namespace: str, jobs: Sequence[str]) -> N
     """Raise Failure if a job among these cannot have its image."""
     pods = kubectl.items("pod", "-n", namespace, "-l", f"job-name in ({', '.join(jobs)})") if jobs else []
     for pod in pods:
-        said = pod.get("status", {})
-        for container in [*said.get("initContainerStatuses", []), *said.get("containerStatuses", [])]:
+        for container in statuses(pod):
             waiting = container.get("state", {}).get("waiting", {})
             if waiting.get("reason") in _UNPULLED:
                 words = waiting.get("message", waiting["reason"])
@@ -140,29 +136,15 @@ def require_slurmctld(kubectl: Kubectl, namespace: str) -> None:
 
 def configuration_jobs(objects: Iterable[Manifest]) -> list[Manifest]:
     """The Jobs among some objects that end when Slurm has taken its new configuration, or has rejected it."""
-    return [item for item in objects if item.kind == "Job" and item.name.rsplit("-", 1)[0] == _CONFIGURATION]
+    return [item for item in objects if item.kind == "Job" and item.name.rsplit("-", 1)[0] == "config"]
 
 
 def _missing(
     kubectl: Kubectl, namespace: str, awaited: Sequence[Manifest], found: Mapping[tuple[str, str], dict[str, Any]]
 ) -> list[str]:
-    """What has not yet taken effect of these Jobs and of what else has pods, for people."""
-    jobs = [item for item in awaited if item.kind == "Job"]
-    others = [item for item in awaited if item.kind != "Job"]
-    there = [found[item.key] for item in others if item.key in found]
-    gone = [item for item in others if item.key not in found]
-    return [
-        *_missing_jobs(kubectl, namespace, jobs, found),
-        *(f"{item.name} (deleted by somebody)" for item in gone),
-        *unready(there),
-    ]
-
-
-def _missing_jobs(
-    kubectl: Kubectl, namespace: str, jobs: Sequence[Manifest], found: Mapping[tuple[str, str], dict[str, Any]]
-) -> list[str]:
+    """What has not yet taken effect of these Jobs and of what else has pods, for people. Raises Failure for a job."""
     running = []
-    for job in jobs:
+    for job in (item for item in awaited if item.kind == "Job"):
         said = found.get(job.key, {}).get("status", {}).get("conditions", [])
         conditions = {item["type"]: item for item in said if item["status"] == "True"}
         if failed := conditions.get("Failed"):
@@ -173,14 +155,13 @@ def _missing_jobs(
             raise Failure(what)
         if "Complete" not in conditions:
             running.append(job)
-    there = {job.name: found[job.key] for job in running if job.key in found}
-    worked = worked_jobs(kubectl, namespace, there.values())
-    done = {
-        job.name
-        for job in running
-        if job.name in there and (there[job.name]["metadata"]["uid"] in worked or _is_active(kubectl, namespace, job))
-    }
-    return [_purpose(job.name) for job in running if job.name not in done]
+    worked = worked_jobs(kubectl, namespace, [found[job.key] for job in running if job.key in found])
+    others = [item for item in awaited if item.kind != "Job"]
+    return [
+        *(_purpose(it.name) for it in running if found.get(it.key, {}).get("metadata", {}).get("uid") not in worked),
+        *(f"{item.name} (deleted by somebody)" for item in others if item.key not in found),
+        *unready([found[item.key] for item in others if item.key in found]),
+    ]
 
 
 def worked_jobs(kubectl: Kubectl, namespace: str, jobs: Iterable[Mapping[str, Any]]) -> frozenset[str]:
@@ -200,14 +181,6 @@ def _worked(pod: Mapping[str, Any]) -> bool:
     containers = pod["status"].get("containerStatuses", [])
     codes = [container.get("state", {}).get("terminated", {}).get("exitCode") for container in containers]
     return bool(codes) and not any(code != 0 for code in codes)
-
-
-def _is_active(kubectl: Kubectl, namespace: str, job: Manifest) -> bool:
-    """Whether the configuration is active that a Job waits for, whose pod is told so and ends a second or two later."""
-    if not configuration_jobs([job]):
-        return False
-    wanted = job.document["spec"]["template"]["spec"]["containers"][0]["command"][-1]
-    return bool((configuration_state(kubectl, namespace) or {}).get("active") == wanted)
 
 
 def unready(items: Iterable[dict[str, Any]]) -> list[str]:
@@ -243,8 +216,7 @@ def _last_words(kubectl: Kubectl, namespace: str, job: str) -> str:
     pods = kubectl.items("pod", "-n", namespace, "-l", f"job-name={job}")
     pods.sort(key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
     for pod in reversed(pods):
-        status = pod.get("status", {})
-        for container in [*status.get("containerStatuses", []), *status.get("initContainerStatuses", [])]:
+        for container in reversed(statuses(pod)):
             message = container.get("state", {}).get("terminated", {}).get("message", "")
             if message:
                 return str(message).strip()
@@ -263,7 +235,7 @@ def _reasons(kubectl: Kubectl, namespace: str, late: Collection[str]) -> list[st
             for condition in status.get("conditions", [])
             if condition["type"] == "PodScheduled" and condition["status"] == "False"
         )
-        for container in [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]:
+        for container in statuses(pod):
             state = container.get("state", {})
             waits, ended = state.get("waiting", {}), state.get("terminated", {})
             is_on_its_way = waits.get("reason") in {"PodInitializing", "ContainerCreating"}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from cli.kubectl.client import LOG_IN, Kubectl, complaint, in_controller
+from cli.kubectl.client import LOG_IN, Kubectl, complaint
 from cli.kubectl.pods import DATABASE, put
 from cli.text import printable
 from images.common.slurm_jobs import PENDING, RUNNING, Job, JobList
@@ -196,17 +196,6 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
 def is_down(state: str) -> bool:
     """Whether slurmctld gives no jobs to a node in this state."""
     return state.startswith(("down", "drain", "fail", "unknown", "future")) or state.endswith("*")
-
-
-def configuration_state(kubectl: Kubectl, namespace: str) -> dict[str, Any] | None:
-    """Hashes of the `active` and the `pending` configuration, and what was `rejected`; None without an answer.
-
-    Not by way of the agent's port and the API server: network policies keep that away.
-    """
-    answer = in_controller(kubectl, namespace, "cat", STATE_FILE, seconds=20)
-    if answer.returncode != 0:
-        return None
-    return configuration_of(answer.stdout)
 
 
 def describe_configuration(wanted: str, state: Mapping[str, Any] | None) -> str:

@@ -153,13 +153,6 @@ ROLLOUTS: dict[str, Row] = {
         live(CONFIG, **conditions("Failed", reason="DeadlineExceeded", message="Job was active longer")) | NOT_MADE,
         ["the Slurm configuration failed: Job was active longer", WHY],
     ),
-    "a configuration in force": (
-        CONFIG, live(CONFIG, active=1) | {"exec": [{"active": "87654321", "pending": None}]}, []
-    ),
-    "still the one before": (
-        CONFIG, live(CONFIG, active=1) | {"exec": [{"active": "11111111", "pending": "87654321"}]},
-        ["still not ready: the Slurm configuration"],
-    ),
     "a job that has worked": (USERS, users(ENDED), []),
     "a job to be tried again": (USERS, users({"terminated": {"exitCode": 1}}), ["still not ready: making users"]),
 }  # fmt: skip
