@@ -40,16 +40,22 @@ from cli.engine.plan import against_state_and_cluster, jobs_of
 from cli.errors import FAILED, USAGE, Failure, Refused
 from cli.jail import roots
 from cli.kubectl.client import Kubectl
-from cli.preview import policy as policies
-from cli.preview.document import Preview, exit_status, of_cluster, of_engine
-from cli.preview.text import (
+from cli.preview.document import (
     DetailedOption,
     MarkdownOption,
+    PolicyPlan,
+    Preview,
     beside_objects,
     change_lines,
     counted,
+    exit_status,
     form_of,
     markdown,
+    of_cluster,
+    of_engine,
+    planned_policy,
+    policy_of,
+    run_again,
 )
 from cli.program.manifests import Manifest, refuse_cloud_resources
 from cli.program.recording import program_loading, record
@@ -167,7 +173,7 @@ def _up_with_pulumi(stack: Stack, report: Report, *, yes: bool, kill_jobs: bool)
         state = engines.export(stack)
     planned = against_state_and_cluster(stack, state)
     jobs = jobs_of(stack, planned)
-    policy = policies.policy_of(stack)
+    policy = policy_of(stack)
     shown = Preview(stack=stack.name, against="engine", effects=planned.effects, jobs=jobs, policy=policy)
     print_lines(beside_objects(shown))
     refuse(planned.effects)
@@ -177,7 +183,7 @@ def _up_with_pulumi(stack: Stack, report: Report, *, yes: bool, kill_jobs: bool)
     _build_local_images(stack, report)
     again = engines.resume(stack, state)
     if policy is not None and policy.changes:  # else an update may only now make the cluster
-        policies.run_again(reach(stack), stack.config, policy)
+        run_again(reach(stack), stack.config, policy)
     if jobs.lost:
         if not yes:  # the engine asks too late: it may wait for a pool that waits for these jobs
             require_terminal()
@@ -223,7 +229,7 @@ def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int, k
             jobs = jobs_of_plan(kubectl, planned)  # more may have come meanwhile
             if not kill_jobs:
                 refuse_lost_jobs(jobs)
-        policies.run_again(kubectl, stack.config, policy)
+        run_again(kubectl, stack.config, policy)
         if objects := upgraded_first(planned):
             with hinting(DATABASE_GOES_FIRST), report.step("Giving slurmdbd its new image") as step:
                 send(kubectl, objects)
@@ -255,11 +261,11 @@ def _tell_kept(kubectl: Kubectl, planned: Plan) -> None:
 
 def _plan_alone(
     kubectl: Kubectl, stack: Stack, lock: Lock, pool: Executor
-) -> tuple[Plan, Future[Queue], Future[policies.PolicyPlan | None]]:
+) -> tuple[Plan, Future[Queue], Future[PolicyPlan | None]]:
     """The plan, and what was asked of Slurm: all as it is while nobody else changes the cluster."""
     while True:
         asked = pool.submit(read_queue, kubectl, stack.config.cluster.namespace)
-        policy = pool.submit(policies.planned_policy, kubectl, stack.config)
+        policy = pool.submit(planned_policy, kubectl, stack.config)
         planned = plan(kubectl, stack.config, stack.sections, stack=stack.name)
         if lock.is_held or not planned.exists:
             return planned, asked, policy
@@ -273,7 +279,7 @@ def _await(kubectl: Kubectl, planned: Plan, objects: Sequence[Manifest], timeout
     )
 
 
-def _agreed(found: Sequence[Change], policy: policies.PolicyPlan | None) -> bool:
+def _agreed(found: Sequence[Change], policy: PolicyPlan | None) -> bool:
     """Ask whether to make the changes, if there are any. Without a terminal there is nobody to ask."""
     if not found and not (policy and policy.changes):
         return True

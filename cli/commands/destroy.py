@@ -21,7 +21,7 @@ from cli.engine import pulumi as engines
 from cli.engine.plan import removal
 from cli.errors import Refused
 from cli.kubectl.client import OWNERS, Kubectl
-from cli.preview.text import effect_lines
+from cli.preview.document import effect_lines
 from cli.stack import Stack, open_stack
 from cli.text import print_lines
 from config.sections.cloud import NebiusCloud

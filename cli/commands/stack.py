@@ -11,8 +11,16 @@ from rich.markup import escape
 
 from cli.commands.options import ConfigOption, JsonOption, named, option
 from cli.errors import USAGE, Failure, Refused
-from cli.preview.document import exit_status, of_files
-from cli.preview.text import DetailedOption, MarkdownOption, beside_objects, counted, form_of, markdown
+from cli.preview.document import (
+    DetailedOption,
+    MarkdownOption,
+    beside_objects,
+    counted,
+    exit_status,
+    form_of,
+    markdown,
+    of_files,
+)
 from cli.program.manifests import manifests, write
 from cli.program.recording import KeptValues, record
 from cli.stack import open_stack

@@ -15,8 +15,7 @@ from cli.change.effects import Effect
 from cli.change.jobs import JobsTouched
 from cli.errors import CHANGES, REFUSED, Refused
 from cli.preview import document
-from cli.preview.document import NOT_COMPARED, Preview, exit_status
-from cli.preview.policy import PolicyPlan
+from cli.preview.document import NOT_COMPARED, PolicyPlan, Preview, exit_status
 from cli.stack import open_stack
 from tests import stacks
 from tests.fakes.kubectl import FakeKubectl, listed, thing

@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 from cli.change.change import Change, PropertyChange, of_object
 from cli.change.effects import Effect
 from cli.change.jobs import JobsTouched, Touched
-from cli.preview.document import Preview
-from cli.preview.policy import PolicyPlan
-from cli.preview.text import LIMIT, markdown, property_lines
+from cli.preview.document import LIMIT, PolicyPlan, Preview, markdown, property_lines
 from tests.fakes.kubectl import thing
 
 

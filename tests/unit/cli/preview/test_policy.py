@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from cli.kubectl.client import NO_SLURMDBD
-from cli.preview.policy import (
+from cli.preview.document import (
     PolicyPlan,
     planned_policy,
     policy_of,
