@@ -11,8 +11,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from cli.errors import USAGE, Failure
-from cli.program.manifests import Manifest, manifests
-from cli.program.recording import KeptValues, record
+from cli.program.recording import KeptValues, Manifest, manifests, record
 from cli.stack import Stack
 from config import ClusterConfig, load_config
 from config.sections.cloud import NebiusCloud

@@ -18,7 +18,7 @@ from cli.change.owner import image_of, release_of
 from cli.change.plan import APPLY, Plan, kind_of
 from cli.errors import Failure
 from cli.kubectl.client import FIELD_MANAGER, Kubectl, as_list, component_of, is_true, message
-from cli.program.manifests import Manifest
+from cli.program.recording import Manifest
 from local.report import Report
 from slurm.names import ACCOUNTING, BACKUP, CONTROLLER, DATABASE, GENERATED, IMAGES
 

@@ -23,8 +23,7 @@ from cli.change.owner import (
 )
 from cli.errors import Failure, Refused
 from cli.kubectl.client import FIELD_MANAGER, OWNERS, Kubectl, as_list, cluster_labels, labels_of, message
-from cli.program.manifests import Manifest, manifests
-from cli.program.recording import KeptValues, program_loading, record
+from cli.program.recording import KeptValues, Manifest, manifests, program_loading, record
 from config.cluster import ClusterConfig
 from slurm.names import CONFIG_MAP, CONTROLLER, GENERATED, JAIL, POOL_LABEL
 

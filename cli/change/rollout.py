@@ -11,7 +11,7 @@ from cli.change.jobs import read_queue
 from cli.change.plan import key
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl, annotations_of, is_true
-from cli.program.manifests import Manifest
+from cli.program.recording import Manifest
 from slurm.names import IMAGES
 
 POLL = 0.1

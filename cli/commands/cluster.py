@@ -57,8 +57,7 @@ from cli.preview.document import (
     policy_of,
     run_again,
 )
-from cli.program.manifests import Manifest, refuse_cloud_resources
-from cli.program.recording import program_loading, record
+from cli.program.recording import Manifest, program_loading, record, refuse_cloud_resources
 from cli.stack import Stack, open_stack
 from cli.text import print_lines
 from config.cluster import ClusterConfig

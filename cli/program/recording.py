@@ -1,4 +1,4 @@
-"""Runs the Pulumi program in this process and records everything that it registers.
+"""Runs the Pulumi program in this process and records everything that it registers; makes Kubernetes objects of it.
 
 The SDK's mock monitor stands in for the engine; nothing is created and no cluster is asked. What the program
 registers is what `pulumi up` would be told, so rendered manifests, the graph and the tests all see the same
@@ -14,11 +14,12 @@ import json
 import logging
 import runpy
 import secrets
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import pulumi
 from google.protobuf import empty_pb2, json_format
@@ -27,7 +28,8 @@ from pulumi.runtime.proto import resource_pb2
 from pulumi.runtime.settings import get_root_resource
 from pulumi.runtime.stack import run_pulumi_func
 
-from cli.program.values import SECRET, SIGNATURE, UNKNOWN, Resource, Secret, from_wire
+from cli.errors import Failure
+from cli.program.values import SECRET, SIGNATURE, UNKNOWN, Resource, Secret, Unknown, contains, from_wire, reveal
 from cli.stack import PROJECT_ROOT
 from config.load import PROJECT
 
@@ -310,3 +312,81 @@ def _registration(urn: str, request: resource_pb2.RegisterResourceRequest, id_: 
         timeouts=json_format.MessageToDict(request.customTimeouts),
         sources={name: tuple(sorted(item.urns)) for name, item in request.propertyDependencies.items()},
     )
+
+
+# Kubernetes objects
+
+_CLUSTER_SCOPED = frozenset({"Namespace", "PersistentVolume", "ClusterRole", "ClusterRoleBinding", "PriorityClass"})
+
+_WITHOUT_MANIFEST = ("pulumi:providers:", "slurmstack:index:", "random:index/")
+
+_HELM = "kubernetes:helm.sh/"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """One Kubernetes object, as it is sent to the API server."""
+
+    document: dict[str, Any]
+
+    @property
+    def kind(self) -> str:
+        """Kind of the object."""
+        return str(self.document["kind"])
+
+    @property
+    def name(self) -> str:
+        """Name of the object."""
+        return str(self.document["metadata"]["name"])
+
+    @property
+    def cluster_scoped(self) -> bool:
+        """Whether the object is in no namespace."""
+        return self.kind in _CLUSTER_SCOPED
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Kind and name: unique, since all objects are in one namespace or in none."""
+        return self.kind, self.name
+
+    def noted(self, field: Literal["labels", "annotations"], more: Mapping[str, str]) -> Manifest:
+        """The object with some more labels or annotations."""
+        metadata = self.document["metadata"]
+        changed = {**metadata, field: {**metadata.get(field, {}), **more}}
+        return Manifest(document={**self.document, "metadata": changed})
+
+
+def manifests(recording: Recording) -> list[Manifest]:
+    """All Kubernetes objects, in the order in which they were registered, which is one that can be applied.
+
+    Raises Failure for resources that only the Pulumi engine can make, and for values that nobody knows before an
+    update.
+    """
+    refuse_cloud_resources(recording)
+    return [_manifest(registration) for registration in recording if registration.type.startswith("kubernetes:")]
+
+
+def is_foreign(type_: str) -> bool:
+    """Whether only the Pulumi engine can make resources of this type: those of a cloud, and charts."""
+    return type_.startswith(_HELM) or not type_.startswith(("kubernetes:", *_WITHOUT_MANIFEST))
+
+
+def refuse_cloud_resources(recording: Recording) -> None:
+    """Raise Failure if the program registers resources that only the Pulumi engine can make; lists them by kind."""
+    foreign = Counter(item.type.rsplit(":", 1)[1] for item in recording if is_foreign(item.type))
+    if foreign:
+        listed = "\n".join(f"  {count:3} {kind}" for kind, count in sorted(foreign.items()))
+        raise Failure(
+            f"this stack has {foreign.total()} cloud resources, which kubectl cannot make:\n{listed}",
+            hint="install the pulumi command as https://www.pulumi.com/docs/install/ says; then `slurmstack up` makes "
+            "them. For a cluster that is already there: slurmstack:cloud: {kind: existing, context: ...}",
+        )
+
+
+def _manifest(registration: Registration) -> Manifest:
+    inputs = registration.inputs
+    if contains(inputs, Unknown):
+        raise Failure(f"{registration.type} {registration.name} has values that are only known after an update")
+    if inputs["kind"] != "Secret" and contains(inputs, Secret):
+        raise Failure(f"{registration.type} {registration.name} would show a secret in the clear; this is a bug")
+    return Manifest(document=reveal(inputs))

@@ -10,7 +10,7 @@ import pytest
 
 from cli.change.effects import refused
 from cli.engine.plan import EnginePlan, against_state
-from cli.program.manifests import manifests
+from cli.program.recording import manifests
 from config.errors import what_became
 from tests.graph.older_graphs import OLDER
 from tests.graph.state import stack_of

@@ -10,7 +10,7 @@ import pytest
 from cli.backup import throwaway
 from cli.backup.verdict import Outcome, judge, text
 from cli.errors import Failure
-from cli.program.manifests import Manifest
+from cli.program.recording import Manifest
 from cli.stack import Stack
 from config import load_config
 from config.sections.services import ImageRole

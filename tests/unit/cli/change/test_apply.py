@@ -13,8 +13,7 @@ import pytest
 from cli.change.apply import apply
 from cli.change.plan import Plan, plan, preview
 from cli.errors import Failure
-from cli.program.manifests import Manifest
-from cli.program.recording import KeptValues
+from cli.program.recording import KeptValues, Manifest
 from config import load_config
 from slurm.names import GENERATED
 from tests import stacks

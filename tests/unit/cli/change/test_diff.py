@@ -9,7 +9,7 @@ import pytest
 from cli.change.change import Change
 from cli.change.plan import changes, key
 from cli.errors import Failure, Refused
-from cli.program.manifests import Manifest
+from cli.program.recording import Manifest
 from tests.fakes.kubectl import FakeKubectl, listed, thing
 
 

@@ -17,8 +17,7 @@ from cli.change.apply import apply
 from cli.change.lock import PROCESS, has_died, held, machine
 from cli.change.plan import Plan
 from cli.errors import Failure
-from cli.program.manifests import Manifest
-from cli.program.recording import KeptValues
+from cli.program.recording import KeptValues, Manifest
 from local.report import PlainReport, Step
 from tests.fakes.kubectl import PlayedKubectl
 

@@ -13,7 +13,7 @@ from cli.change import rollout
 from cli.change.rollout import await_rollout
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl
-from cli.program.manifests import Manifest
+from cli.program.recording import Manifest
 
 WHY = "Failed to create pod sandbox: runtime does not support user namespaces"
 

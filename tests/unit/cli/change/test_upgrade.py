@@ -13,8 +13,7 @@ from cli.change import apply as upgrade
 from cli.change.apply import hinting, image_trial, is_upgrade, save_first, upgraded_first, way_back
 from cli.change.plan import Plan, key
 from cli.errors import Failure
-from cli.program.manifests import Manifest, manifests
-from cli.program.recording import KeptValues
+from cli.program.recording import KeptValues, Manifest, manifests
 from config.sections.services import ImageRole
 from local.report import PlainReport
 from tests import stacks

@@ -18,8 +18,7 @@ from cli.commands import cluster as cluster_commands
 from cli.commands import local
 from cli.errors import USAGE, Failure
 from cli.jail import roots
-from cli.program.manifests import manifests
-from cli.program.recording import KeptValues
+from cli.program.recording import KeptValues, manifests
 from cli.stack import Stack, open_stack
 from config import load_config
 from local.report import PlainReport

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.commands.stack import read_file, write_file
+from cli.commands.stack import INDEX, KUSTOMIZATION, read_file, write, write_file
 from cli.errors import Failure
-from cli.program.manifests import INDEX, KUSTOMIZATION, manifests, write
-from cli.program.recording import KeptValues, Recording, Registration
+from cli.program.recording import KeptValues, Recording, Registration, manifests
 from cli.program.values import UNKNOWN, Secret, reveal
 from tests import stacks
 from tests.recordings import record
