@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from cli.backup.jobs import run_job
-from cli.change.destroy import unmark
 from cli.change.lock import Lock
-from cli.change.owner import image_of, release_of
+from cli.change.owner import image_of, release_of, unmark
 from cli.change.plan import APPLY, Plan, kind_of
 from cli.errors import Failure
 from cli.kubectl.client import FIELD_MANAGER, Kubectl, as_list, component_of, is_true, message

@@ -9,6 +9,9 @@ from typing import Any
 
 from cli.change.change import Action, Change, PropertyChange
 from cli.change.owner import (
+    DATA,
+    STATE,
+    STATE_CLAIM,
     cluster_name_of,
     differ,
     has_homes,
@@ -29,19 +32,8 @@ from config.cluster import ClusterConfig
 from config.sections.cloud import NebiusCloud
 from slurm.names import CONFIG_MAP, CONTROLLER, HOMES, LOGIN, SIZE_ANNOTATION
 
-_STATE_CLAIM = "controller-state"
-_STATE = "the job queue and Slurm's other state"
-DATA: Mapping[str, str] = {
-    "jail": "all users' files and the software in the jail",
-    HOMES: "all users' homes",
-    _STATE_CLAIM: _STATE,
-    "database-data": "the records of all jobs, and the accounts, QOS and users in them",
-    "prometheus-data": "the figures of the past, and silenced alerts",
-}
-"""Claim -> what lies on its volume."""
-
 _SECTIONS: Mapping[str, str] = {
-    _STATE_CLAIM: "controller",
+    STATE_CLAIM: "controller",
     "database-data": "accounting.database",
     "prometheus-data": "monitoring",
 }
@@ -60,7 +52,7 @@ _COSTS: Mapping[str, str] = {
     "RandomBytes": "a key of the cluster is lost: pods trust each other, and users the login nodes, by it",
     "Release": "what it has installed in Kubernetes is removed at once: without drivers from an operator, jobs on GPUs "
     "fail. Drain such pools first",
-    "Namespace": f"everything in it is lost: all jobs, {_STATE}, the keys",
+    "Namespace": f"everything in it is lost: all jobs, {STATE}, the keys",
 }
 
 _UNPROTECT = "set `slurmstack:protect: false`, apply that with `up`, and then make this change"

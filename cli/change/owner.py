@@ -12,10 +12,21 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from cli.errors import Failure, Refused
-from cli.kubectl.client import FIELD_MANAGER, Kubectl, annotations_of, labels_of
+from cli.kubectl.client import FIELD_MANAGER, Kubectl, annotations_of, cluster_labels, labels_of
 from cli.stack import Stack
 from config.cluster import ClusterConfig
-from slurm.names import HOMES, JAIL_DIR, JAIL_ROOTS, RELEASE_ANNOTATION, STACK
+from slurm.names import GENERATED, HOMES, JAIL_DIR, JAIL_ROOTS, RELEASE_ANNOTATION, SIZE_ANNOTATION, STACK
+
+STATE_CLAIM = "controller-state"
+STATE = "the job queue and Slurm's other state"
+DATA: Mapping[str, str] = {
+    "jail": "all users' files and the software in the jail",
+    HOMES: "all users' homes",
+    STATE_CLAIM: STATE,
+    "database-data": "the records of all jobs, and the accounts, QOS and users in them",
+    "prometheus-data": "the figures of the past, and silenced alerts",
+}
+"""Claim -> what lies on its volume."""
 
 RESTORING = "slurmstack/restoring"
 """Annotation: a `Note` as JSON."""
@@ -189,6 +200,70 @@ def is_put_back(item: Mapping[str, Any]) -> bool:
 def has_put_back(item: Mapping[str, Any]) -> bool:
     """The same, or an apply has begun to start what that restore has left, and was cut short."""
     return PUT_BACK in ((item.get("metadata") or {}).get("annotations") or {})
+
+
+def forget_restore(kubectl: Kubectl, namespace: str, objects: Iterable[Mapping[str, Any]]) -> None:
+    """An apply has started what a restore has left stopped: a pool of no nodes would be taken for one that it stops."""
+    for item in objects:
+        noted = {REPLICAS_BEFORE, PUT_BACK, RESTORING} & set(item["metadata"].get("annotations") or {})
+        if noted and item["kind"] in {"StatefulSet", "Deployment"}:
+            workload = f"{item['kind'].lower()}/{item['metadata']['name']}"
+            away = [f"{note}-" for note in sorted(noted)]
+            kubectl.run("annotate", workload, "-n", namespace, *away, f"--field-manager={FIELD_MANAGER}")
+
+
+# What `destroy` keeps
+
+AFTERWARDS = (
+    "`slurmstack up` with the same namespace in slurmstack:cluster goes on with it; "
+    "`slurmstack destroy --delete-data` deletes it for good"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """The data of one cluster."""
+
+    volumes: Mapping[str, str]
+    """What lies on which claim, for people -> name of its PersistentVolume; empty where it has none yet."""
+    keys: bool
+    """Whether the Secret is there from which all keys are made."""
+
+    @property
+    def lines(self) -> list[str]:
+        """For people, one thing a line."""
+        keys = f"Secret {GENERATED} (keys of munge, tokens, SSH hosts, REST API and database)"
+        return [*self.volumes, *([keys] if self.keys else [])]
+
+
+def data_of(kubectl: Kubectl, namespace: str) -> Kept:
+    """The cluster's data, whether it runs or not."""
+    found = kubectl.items("persistentvolumeclaim", "-n", namespace, "-l", cluster_labels(namespace))
+    # A pod's own claims (scratch) go with their pod.
+    claims = [item for item in found if not item["metadata"].get("ownerReferences")]
+    return Kept(
+        volumes={_told(item): str(item["spec"].get("volumeName") or "") for item in claims},
+        keys=bool(kubectl.items("secret", GENERATED, "-n", namespace)),
+    )
+
+
+def _told(claim: Mapping[str, Any]) -> str:
+    name = str(claim["metadata"]["name"])
+    requests = (claim["spec"].get("resources") or {}).get("requests") or {}
+    size = str(annotations_of(claim).get(SIZE_ANNOTATION) or requests.get("storage", ""))
+    holds = DATA.get(name, "files of users" if name.startswith("mount-") else "")
+    return f"{name} ({', '.join(filter(None, (size, holds)))})"
+
+
+def only_kept(kubectl: Kubectl, namespace: str) -> Kept | None:
+    """The data, where nothing else of the cluster is there; None where `destroy` has not left it so."""
+    present = kubectl.items("namespace", namespace)
+    return data_of(kubectl, namespace) if any(KEPT in labels_of(item) for item in present) else None
+
+
+def unmark(kubectl: Kubectl, namespace: str) -> None:
+    """The cluster is there again."""
+    kubectl.run("label", "namespace", namespace, f"{KEPT}-", f"--field-manager={FIELD_MANAGER}")
 
 
 # What a cluster's data can never become, in place or after a `destroy` that has kept them

@@ -248,11 +248,11 @@ def _was_applied(item: Mapping[str, Any]) -> bool:
     An earlier version kept a list of its objects in a Secret, which has a label by that.
     """
     if "applyset.kubernetes.io/id" in labels_of(item):
-        return item["metadata"]["name"] == "slurmstack"
+        return bool(item["metadata"]["name"] == "slurmstack")
     entries = item["metadata"].get("managedFields") or ()
     ours = any(entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply" for entry in entries)
     is_labelled = labels_of(item).get("app.kubernetes.io/part-of") == "slurmstack"
-    return ours and is_labelled and item["kind"] != "PersistentVolumeClaim"
+    return ours and is_labelled and bool(item["kind"] != "PersistentVolumeClaim")
 
 
 def live_objects(kubectl: Kubectl, objects: Sequence[Manifest], inside: Live) -> dict[tuple[str, str], dict[str, Any]]:

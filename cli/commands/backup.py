@@ -14,9 +14,9 @@ from cli.backup.jobs import answer_in, follow_job, make_job, run_job
 from cli.backup.rehearse import Rehearsal
 from cli.backup.restore import Restoring, chosen, parts_of, refuse_restoring
 from cli.backup.verdict import text
-from cli.change.destroy import running_jobs
 from cli.change.lock import held
 from cli.change.owner import applied_by, require_own
+from cli.commands.destroy import running_jobs
 from cli.commands.local import ensure_local_images
 from cli.commands.options import ConfigOption, JsonOption, option, refuse_unless_agreed
 from cli.errors import FAILED, INTERRUPTED, USAGE, Failure, Refused

@@ -12,7 +12,6 @@ from typing import Annotated
 import typer
 
 from cli.access.reach import reach
-from cli.backup.restore import forget_restore
 from cli.change.apply import (
     DATABASE_GOES_FIRST,
     NOTHING_TOUCHED,
@@ -27,10 +26,10 @@ from cli.change.apply import (
     way_back,
 )
 from cli.change.change import Change
-from cli.change.destroy import data_of
 from cli.change.effects import refuse
 from cli.change.jobs import JobsTouched, Queue, cancel_lost_jobs, read_queue, refuse_lost_jobs
 from cli.change.lock import Lock, held
+from cli.change.owner import data_of, forget_restore
 from cli.change.plan import Plan, jobs_of_plan, plan
 from cli.change.plan import preview as changes_by_kubectl
 from cli.change.rollout import await_rollout, configuration_jobs, require_slurmctld

@@ -122,7 +122,7 @@ def _look(config: Path | None, *, job: str = "") -> Facts:
 
 def _refuse_only_kept(kubectl: Kubectl, namespace: str) -> None:
     """Raise Failure if `destroy` has left nothing but data."""
-    from cli.change.destroy import AFTERWARDS, only_kept  # noqa: PLC0415
+    from cli.change.owner import AFTERWARDS, only_kept  # noqa: PLC0415
 
     kept = only_kept(kubectl, namespace)
     if kept is not None:

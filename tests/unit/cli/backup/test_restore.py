@@ -7,9 +7,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from cli.backup.restore import Restoring, forget_restore, parts_of
+from cli.backup.restore import Restoring, parts_of
 from cli.backup.workloads import Workloads
-from cli.change.owner import is_put_back, is_stopped, refuse_half_restored
+from cli.change.owner import forget_restore, is_put_back, is_stopped, refuse_half_restored
 from cli.errors import Failure, Refused
 from slurm.names import ACCOUNTING, CONTROLLER
 from tests.unit.cli.backup.cluster import REPORT, Cluster, failed, restored

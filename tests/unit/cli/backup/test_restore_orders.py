@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from cli.backup.restore import Restoring, forget_restore
-from cli.change.owner import has_put_back, is_stopped, note_of, refuse_half_restored
+from cli.backup.restore import Restoring
+from cli.change.owner import forget_restore, has_put_back, is_stopped, note_of, refuse_half_restored
 from cli.errors import Failure
 from tests.unit.cli.backup.cluster import REPORT, Cluster
 

@@ -12,18 +12,14 @@ from typing import Any
 
 import pytest
 
-from cli.change import destroy
 from cli.change.apply import apply
-from cli.change.destroy import What, destroy_cluster
 from cli.change.jobs import JobsTouched, Touched
 from cli.change.owner import KEPT, KEPT_OF, PUT_BACK, ROTATING
 from cli.change.plan import plan
-from cli.commands import destroy as destroy_command
+from cli.commands import destroy
 from cli.engine import pulumi as engines
 from cli.errors import Failure, Refused
 from cli.stack import Stack, open_stack
-from config import load_config
-from local.report import open_report
 from slurm.names import CONFIG_MAP, CONTROLLER, GENERATED, LOGIN
 from tests import stacks
 from tests.fakes.kubectl import OURS, FakeCluster, UpLock, thing
@@ -76,23 +72,26 @@ def called(
     **more: Any,
 ) -> None:
     """The command, with --yes."""
-    monkeypatch.setattr(destroy_command, "reach_if_made", lambda _: kubectl)
-    monkeypatch.setattr(destroy_command, "held", lock)
-    monkeypatch.setattr(destroy_command, "choose", lambda *_: engine)
-    monkeypatch.setattr(destroy_command, "jobs_destroyed", lambda *_, **__: jobs())
-    destroy_command.destroy(file, yes=True, engine=engine, **more)
+    monkeypatch.setattr(destroy, "reach_if_made", lambda _: kubectl)
+    monkeypatch.setattr(destroy, "held", lock)
+    monkeypatch.setattr(destroy, "choose", lambda *_: engine)
+    monkeypatch.setattr(destroy, "jobs_destroyed", lambda *_, **__: jobs())
+    destroy.destroy(file, yes=True, engine=engine, **more)
 
 
-def deleted(kubectl: Leaving, what: What) -> list[str]:
-    config = load_config(stacks.dev())
-    destroy_cluster(kubectl, config, open_report(), kill_jobs=False, what=what)
+def deleted(monkeypatch: pytest.MonkeyPatch, kubectl: FakeCluster, directory: Path, **how: Any) -> list[str]:
+    """The kinds that go, in their order, where the data is somewhere else than on this machine."""
+    monkeypatch.setattr(engines, "refuse_locked", lambda _: None)
+    monkeypatch.setattr(engines, "run", lambda *_: 0)
+    sections = {**stacks.existing(), "cluster": {"namespace": "slurm"}, "protect": False}
+    called(monkeypatch, kubectl, stack_file(directory, sections), **how)
     return [command.split(" ")[0] for command in kubectl.deleted]
 
 
 def test_workers_leave_before_anything_else_goes_and_what_the_next_up_makes_is_neither_deleted_nor_waited_for(
-    kubectl: Leaving,
+    kubectl: Leaving, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    assert deleted(kubectl, "all") == [
+    assert deleted(monkeypatch, kubectl, tmp_path, delete_data=True) == [
         "cronjob,statefulset,deployment,daemonset,job,podtemplate",
         "(looked",
         "(looked",
@@ -109,12 +108,9 @@ def test_workers_leave_before_anything_else_goes_and_what_the_next_up_makes_is_n
     assert "other-jail" not in volumes
 
 
-def test_before_pulumi_destroys_only_what_runs_is_ended_and_no_data_is_touched(kubectl: Leaving) -> None:
-    assert set(deleted(kubectl, "pods")) == {"cronjob,statefulset,deployment,daemonset,job,podtemplate", "(looked"}
-    assert kubectl.deleted[-1] == "(looked for pods)"
-
-
-def test_all_jobs_are_cancelled_those_that_wait_first(kubectl: Leaving, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_before_pulumi_destroys_only_what_runs_is_ended_and_all_jobs_are_cancelled_those_that_wait_first(
+    kubectl: Leaving, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     asked: list[str] = []
 
     def answer(_: Leaving, _namespace: str, *command: str, seconds: float) -> subprocess.CompletedProcess[str]:
@@ -122,7 +118,9 @@ def test_all_jobs_are_cancelled_those_that_wait_first(kubectl: Leaving, monkeypa
         return subprocess.CompletedProcess(command, 0, "", f"{seconds}")
 
     monkeypatch.setattr(destroy, "in_controller", answer)
-    destroy_cluster(kubectl, load_config(stacks.dev()), open_report(), kill_jobs=True, what="pods")
+    kinds = deleted(monkeypatch, kubectl, tmp_path, engine="pulumi", delete_data=True, kill_jobs=True)
+    assert set(kinds) == {"cronjob,statefulset,deployment,daemonset,job,podtemplate", "(looked"}
+    assert kubectl.deleted[-1] == "(looked for pods)"
     assert asked[1:] == ["scancel --state=pending", "scancel --state=running", "scancel --state=suspended"]
 
 
@@ -218,14 +216,16 @@ def whole(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     )
 
 
-def take_down(whole: Cluster) -> None:
-    destroy_cluster(whole, load_config(stacks.dev()), open_report(), kill_jobs=False, what="all but data")
+@pytest.fixture
+def take_down(whole: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], None]:
+    """Destroy it, and keep its data."""
+    return lambda: called(monkeypatch, whole, stack_file(tmp_path, stacks.dev()))
 
 
 def test_claims_volumes_and_keys_stay_labelled_and_what_others_have_put_there_and_all_else_goes(
-    whole: Cluster,
+    whole: Cluster, take_down: Callable[[], None]
 ) -> None:
-    take_down(whole)
+    take_down()
     assert {(item["kind"], item["metadata"]["name"]) for item in whole.items_there} == {
         ("Namespace", "slurm"),
         ("PersistentVolumeClaim", "jail"),
@@ -241,7 +241,9 @@ def test_claims_volumes_and_keys_stay_labelled_and_what_others_have_put_there_an
     assert labelled == f"label namespace slurm {KEPT}=true --overwrite --field-manager=slurmstack"
 
 
-def test_it_is_noted_where_homes_are_and_no_release_of_what_a_restore_has_left_stopped(whole: Cluster) -> None:
+def test_it_is_noted_where_homes_are_and_no_release_of_what_a_restore_has_left_stopped(
+    whole: Cluster, take_down: Callable[[], None]
+) -> None:
     login = controller("24.11")
     volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in ("jail", "homes")]
     login["spec"]["template"]["spec"]["volumes"] = [{"name": "tmp", "emptyDir": {}}, *volumes]
@@ -250,16 +252,18 @@ def test_it_is_noted_where_homes_are_and_no_release_of_what_a_restore_has_left_s
     there["metadata"] = {**there["metadata"], "annotations": {PUT_BACK: "20261126T020000Z"}}
     there["spec"]["replicas"] = 0
     whole.items_there.append(login)
-    take_down(whole)
+    take_down()
     assert '"homes": true' in whole.told[0]
     assert '"slurm": ""' in whole.told[0], "it may be another one than that of its pods"
 
 
-def test_what_was_cut_short_can_be_finished_and_keeps_what_was_noted_of_the_cluster(whole: Cluster) -> None:
-    take_down(whole)
+def test_what_was_cut_short_can_be_finished_and_keeps_what_was_noted_of_the_cluster(
+    whole: Cluster, take_down: Callable[[], None]
+) -> None:
+    take_down()
     assert not any(GENERATED in line for line in whole.deleted)
     whole.told.clear()
-    take_down(whole)
+    take_down()
     assert not any(KEPT_OF in line for line in whole.told)
 
 

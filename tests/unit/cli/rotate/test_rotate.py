@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from cli.change.destroy import Kept, mark
 from cli.change.owner import ROTATING
 from cli.commands import rotate as command
 from cli.errors import Failure, Refused
@@ -187,11 +186,6 @@ def test_a_rotation_of_the_database_s_password_goes_on_while_slurmdbd_may_not_lo
     run(kubectl, "database-password")
     assert len(kubectl.given) == 2, "the database has been told"
     assert kubectl.restarted == ["slurmdbd-0"], "at once, and not when kubelet has waited"
-
-
-def test_a_destroy_ends_it_for_new_pods_all_have_the_new_key(kubectl: Cluster) -> None:
-    mark(kubectl, Kept(namespace="slurm", volumes=(), keys=True))
-    assert ("annotate", "secret", GENERATED, "-n", "slurm", f"{ROTATING}-") in kubectl.said
 
 
 @pytest.mark.parametrize("how", ["does not answer", "does not run"])
