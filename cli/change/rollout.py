@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from cli.backup.jobs import statuses
@@ -69,7 +69,7 @@ def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: s
             return
         tell("waiting for " + ", ".join(missing))
         if time.monotonic() > begun + timeout:
-            raise _late(kubectl, namespace, f"after {timeout:.0f} s still not ready: {', '.join(missing)}", missing)
+            raise _late(kubectl, namespace, f"after {timeout:.0f} s still not ready: {', '.join(missing)}")
         if time.monotonic() > begun + PULLING:
             _refuse_unpulled(kubectl, namespace, [item.name for item in awaited if item.kind == "Job"])
         if time.monotonic() > begun + STUCK:
@@ -106,13 +106,6 @@ def _refuse_unpulled(kubectl: Kubectl, namespace: str, jobs: Sequence[str]) -> N
             if waiting.get("reason") in _UNPULLED:
                 words = waiting.get("message", waiting["reason"])
                 raise Failure(f"the image {container['image']} cannot be pulled: {words}")
-
-
-def _late(kubectl: Kubectl, namespace: str, what: str, missing: Sequence[str] = ()) -> Failure:
-    """The failure where something took too long, with what keeps pods from being ready."""
-    reasons = (f"  {reason}" for reason in _reasons(kubectl, namespace, {item.partition(" (")[0] for item in missing}))
-    hint = "`slurmstack status` shows the pods; running this again continues to wait"
-    return Failure("\n".join((what, *reasons)), hint=hint)
 
 
 def require_slurmctld(kubectl: Kubectl, namespace: str) -> None:
@@ -223,38 +216,21 @@ def _last_words(kubectl: Kubectl, namespace: str, job: str) -> str:
     return ""
 
 
-def _reasons(kubectl: Kubectl, namespace: str, late: Collection[str]) -> list[str]:
-    """Why pods are not ready, as far as Kubernetes says. `late`: the names of what has to have ready pods."""
-    reasons, waiting = list[str](), set[str]()
+def _late(kubectl: Kubectl, namespace: str, what: str) -> Failure:
+    """The failure where something took too long, with what pods say themselves: events and more are `doctor`'s."""
+    reasons = []
     for pod in kubectl.items("pod", "-n", namespace):
-        name, status = pod["metadata"]["name"], pod.get("status", {})
-        if status.get("phase") == "Pending":
-            waiting.add(name)
-        reasons.extend(
-            f"{name}: {condition.get('message', 'cannot be scheduled')}"
-            for condition in status.get("conditions", [])
-            if condition["type"] == "PodScheduled" and condition["status"] == "False"
-        )
+        name, conditions = pod["metadata"]["name"], pod.get("status", {}).get("conditions", [])
+        unplaced = [it for it in conditions if it["type"] == "PodScheduled" and it["status"] == "False"]
+        reasons += [f"{name}: {condition.get('message', 'cannot be scheduled')}" for condition in unplaced]
         for container in statuses(pod):
             state = container.get("state", {})
             waits, ended = state.get("waiting", {}), state.get("terminated", {})
             is_on_its_way = waits.get("reason") in {"PodInitializing", "ContainerCreating"}
             if (waits and not is_on_its_way) or ended.get("exitCode"):
                 said = f"{waits.get('reason', 'has ended')} {waits.get('message', '')}".rstrip()
-                reasons.append(f"{name}/{container['name']}: {said}")
                 last = (ended or container.get("lastState", {}).get("terminated", {})).get("message", "")
-                reasons.extend(f"  {line}" for line in str(last).strip().splitlines()[-4:])
-    try:
-        events = kubectl.items("event", "-n", namespace, "--field-selector=type=Warning")
-    except Failure:  # whoever may not read them is told the rest
-        events = []
-    told: dict[str, str] = {}
-    for event in events:
-        name = str(event["involvedObject"].get("name"))
-        if event.get("reason") in _TELLING and (name in waiting or any(f"{name}-".startswith(f"{it}-") for it in late)):
-            told[str(event.get("message", ""))] = name
-    return [*(f"{name}: {message}" for message, name in told.items()), *reasons]
-
-
-_TELLING = frozenset({"FailedCreate", "FailedCreatePodSandBox", "FailedMount", "Unhealthy"})
-"""Events that say why a pod is not there or not ready, which nothing else says."""
+                lines = (f"  {line}" for line in str(last).strip().splitlines()[-4:])
+                reasons += [f"{name}/{container['name']}: {said}", *lines]
+    hint = "`slurmstack doctor` says more; running this again continues to wait"
+    return Failure("\n".join((what, *(f"  {reason}" for reason in reasons))), hint=hint)
