@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from cli.errors import Failure, Refused
 from cli.kubectl.client import Kubectl, annotations_of, complaint, in_controller, labels_of
-from cli.text import plain, say
+from cli.text import ago, plain, say
 from images.common.slurm_conf import IN_FORCE, without_block
 from images.common.slurm_conf import SLURM_CONF as CONF
 from images.common.slurm_jobs import ENDED, Job, JobList
@@ -252,7 +252,7 @@ def jobs_destroyed(kubectl: Kubectl, namespace: str, *, keeps_queue: bool) -> Jo
     try:
         queue = read_queue(kubectl, namespace)
     except Failure as failure:
-        lost = [f"{name} waits {span(seconds)} at most for jobs that it may have" for name, seconds in grace.items()]
+        lost = [f"{name} waits {ago(seconds)} at most for jobs that it may have" for name, seconds in grace.items()]
         queue_goes = [] if keeps_queue else ["the queue is deleted, and nobody knows what is in it"]
         return JobsTouched(unread=str(failure), dangers=(*lost, *queue_goes))
     return _Change(pools_of(there), keeps_queue=keeps_queue).touched(queue)
@@ -312,10 +312,10 @@ class _Change:
         if pool is not None and pool.gives_back:
             return "ends", f"{why}, and {node} gives its jobs back at once"
         seconds = grace.get(node, pool.grace if pool else 0)
-        waits = f"{why}; {node} waits {span(seconds)} at most"
+        waits = f"{why}; {node} waits {ago(seconds)} at most"
         if (USUAL_SECONDS if job.left is None else job.left) <= seconds:
             return "waits", waits if job.left is None else f"{why}; {node} waits for it"
-        longer = "has no time limit" if job.left is None else f"may run for another {span(job.left)}"
+        longer = "has no time limit" if job.left is None else f"may run for another {ago(job.left)}"
         return "ends", f"{waits}, but the job {longer}"
 
     def _goes(self, name: str) -> tuple[int, str] | None:
@@ -341,16 +341,6 @@ class _Change:
             return False
         left = (self.new_pools.get(pool) for pool in self.partitions[name])
         return not any(pool is not None and pool.size for pool in left)
-
-
-def span(seconds: int) -> str:
-    """A time span as people say it: `7 days`, `90 minutes`."""
-    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
-        # Two of a unit at least, or exactly one: so nothing is rounded by more than a third.
-        if seconds >= 2 * length or seconds == length:
-            count = seconds // length
-            return f"{count} {unit}{'' if count == 1 else 's'}"
-    return f"{seconds} seconds"
 
 
 # What is said and done about it
