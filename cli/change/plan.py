@@ -129,13 +129,6 @@ def _deletions(left: Iterable[Mapping[str, Any]]) -> list[Change]:
     return [Change(action="delete", resource=item, before=item) for item in map(of_object, left)]
 
 
-def preview(kubectl: Kubectl, planned: Plan) -> list[Change]:
-    """Each object that applying the plan would create, change or delete."""
-    if not planned.exists:
-        return [Change(action="create", resource=of_object(item.document)) for item in planned.objects]
-    return changes(kubectl, planned.objects, planned.live, planned.left)
-
-
 def _kept(inside: Live, namespace: str) -> KeptValues:
     found = inside.get(("Secret", GENERATED))
     if not found and ("Secret", "munge-key") in inside:
@@ -196,17 +189,15 @@ _OF_THE_SERVER = {"managedFields", "generation", "resourceVersion", "creationTim
 """What the API server writes itself into an object's metadata."""
 
 
-def changes(
-    kubectl: Kubectl, objects: Sequence[Manifest], live: Live, left: Sequence[Mapping[str, Any]] = ()
-) -> list[Change]:
-    """What applying the objects would do. `live`: those that exist. `left`: what is there and no longer among them.
+def changes(kubectl: Kubectl, planned: Plan) -> list[Change]:
+    """Each object that applying the plan would create, change or delete.
 
     The API server itself tells, by a dry run, what each object would become: so defaults are no differences, and what
     was changed by hand is one. Raises Refused in its words if it will not change one of them.
     """
-    found: list[Change] = []
-    outcome = _dry_run(kubectl, [manifest for manifest in objects if manifest.key in live])
-    for manifest in objects:
+    found, live = list[Change](), planned.live
+    outcome = _dry_run(kubectl, [manifest for manifest in planned.objects if manifest.key in live])
+    for manifest in planned.objects:
         at = manifest.key
         resource, before = of_object(manifest.document), of_object(live[at]) if at in live else None
         if before is None:
@@ -216,7 +207,7 @@ def changes(
             properties = tuple(differences(old, new, secret=manifest.kind == "Secret"))
             if properties:
                 found.append(Change(action="update", resource=resource, before=before, properties=properties))
-    return found + _deletions(left)
+    return found + _deletions(planned.left)
 
 
 def key(document: Mapping[str, Any]) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Annotated
 
@@ -27,11 +27,10 @@ from cli.change.apply import (
 )
 from cli.change.change import Change
 from cli.change.effects import refuse
-from cli.change.jobs import JobsTouched, Queue, cancel_lost_jobs, read_queue, refuse_lost_jobs
+from cli.change.jobs import JobsTouched, cancel_lost_jobs, read_queue, refuse_lost_jobs
 from cli.change.lock import Lock, held
 from cli.change.owner import data_of, forget_restore
-from cli.change.plan import Plan, jobs_of_plan, plan
-from cli.change.plan import preview as changes_by_kubectl
+from cli.change.plan import Plan, changes, jobs_of_plan, plan
 from cli.change.rollout import await_rollout, configuration_jobs, require_slurmctld
 from cli.commands.options import ConfigOption, JsonOption
 from cli.engine import pulumi as engines
@@ -201,11 +200,15 @@ def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int, k
     kubectl = reach(stack)
     with program_loading(), held(kubectl, stack.config.cluster.namespace, "up", report, timeout=timeout) as lock:
         with ThreadPoolExecutor() as pool:  # Slurm is asked while the program loads and runs
-            planned, asked, asking = _plan_alone(kubectl, stack, lock, pool)
+            asked = pool.submit(read_queue, kubectl, stack.config.cluster.namespace)
+            asking = pool.submit(planned_policy, kubectl, stack.config)
+            planned = plan(kubectl, stack.config, stack.sections, stack=stack.name)
+            if planned.exists and not lock.is_held:
+                raise Failure("another command has just begun to make this cluster", hint="run this again")
             refuse(planned.effects)
             roots.refuse_root_of_plan(kubectl, stack.config, planned, report)
             _tell_kept(kubectl, planned)
-            found = None if yes else changes_by_kubectl(kubectl, planned)
+            found = None if yes else changes(kubectl, planned)
             jobs, policy = jobs_of_plan(kubectl, planned, asked), asking.result()
         if found is not None:
             print_lines([*change_lines(found), counted(found)])
@@ -255,19 +258,6 @@ def _tell_kept(kubectl: Kubectl, planned: Plan) -> None:
     if planned.is_only_kept:
         told = "; ".join(data_of(kubectl, planned.namespace).lines)
         typer.echo(f"goes on with what `destroy` has kept: {told}")
-
-
-def _plan_alone(
-    kubectl: Kubectl, stack: Stack, lock: Lock, pool: Executor
-) -> tuple[Plan, Future[Queue], Future[PolicyPlan | None]]:
-    """The plan, and what was asked of Slurm: all as it is while nobody else changes the cluster."""
-    while True:
-        asked = pool.submit(read_queue, kubectl, stack.config.cluster.namespace)
-        policy = pool.submit(planned_policy, kubectl, stack.config)
-        planned = plan(kubectl, stack.config, stack.sections, stack=stack.name)
-        if lock.is_held or not planned.exists:
-            return planned, asked, policy
-        lock.take()  # another command has just begun to make the cluster: after it, all of this is different
 
 
 def _await(kubectl: Kubectl, planned: Plan, objects: Sequence[Manifest], timeout: int, step: Step) -> None:

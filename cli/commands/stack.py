@@ -159,10 +159,6 @@ def write_file(path: Path, kept: KeptValues) -> None:
 INDEX = ".slurmstack-rendered"
 """Lists the files that we wrote into a directory, so that the next run removes those that are no longer part of it."""
 
-KUSTOMIZATION = "Kustomization"
-"""Lists the manifests for kustomize, which Argo CD and Flux use, under the one of its three names that
-`kubectl apply -f DIR` does not take for a manifest."""
-
 _ORDER: tuple[frozenset[str], ...] = (
     frozenset({"Namespace"}),
     frozenset({"PersistentVolume", "PersistentVolumeClaim"}),
@@ -185,7 +181,7 @@ _KEPT = {
 
 
 def write(objects: Sequence[Manifest], directory: Path) -> list[Path]:
-    """Write one YAML file per object, and a list for kustomize; remove files of an earlier run that left the set.
+    """Write one YAML file per object; remove files of an earlier run that left the set.
 
     Returns the objects' files, in the order in which they can be applied. Files with Secrets can be read by their owner
     only. Other files in the directory are left alone, and never overwritten.
@@ -195,7 +191,7 @@ def write(objects: Sequence[Manifest], directory: Path) -> list[Path]:
         index = directory / INDEX
         ours = set(index.read_text(encoding="utf-8").split("\n")) if index.exists() else set()
         manifests = {file_name(manifest): manifest for manifest in objects}
-        names = {*manifests, KUSTOMIZATION}
+        names = {*manifests}
         if foreign := sorted(name for name in names - ours if (directory / name).exists()):
             raise Failure(
                 f"{directory} already has files that this command did not write: {', '.join(foreign)}",
@@ -208,7 +204,6 @@ def write(objects: Sequence[Manifest], directory: Path) -> list[Path]:
             holds_data = manifest.kind in {"Namespace", "PersistentVolume", "PersistentVolumeClaim"}
             text = to_yaml(manifest.noted("annotations", _KEPT) if holds_data else manifest)
             write_whole(directory / name, text, mode=mode, durable=False)
-        write_whole(directory / KUSTOMIZATION, _kustomization(sorted(manifests)), mode=0o644, durable=False)
         for name in ours - names - {""}:
             (directory / name).unlink(missing_ok=True)
         index.write_text("\n".join(sorted(names)), encoding="utf-8")
@@ -235,8 +230,3 @@ def to_yaml(manifest: Manifest) -> str:
     ordered = {key: manifest.document[key] for key in [*first, *rest]}
     # libyaml's own emitter, which the published packages of PyYAML have, is five times as fast as the one in Python.
     return str(yaml.dump(ordered, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False, width=120))
-
-
-def _kustomization(names: Sequence[str]) -> str:
-    listed = "".join(f"  - {name}\n" for name in names)
-    return f"apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n{listed}"

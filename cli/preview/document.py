@@ -21,8 +21,7 @@ from cli.change.change import Action, Change, PropertyChange, counts_of, of_reco
 from cli.change.effects import Effect
 from cli.change.jobs import JobsTouched, read_queue, refusal
 from cli.change.jobs import lines as job_lines
-from cli.change.plan import jobs_of_plan, plan
-from cli.change.plan import preview as changes_by_kubectl
+from cli.change.plan import changes, jobs_of_plan, plan
 from cli.change.rollout import worked_jobs
 from cli.engine import pulumi as engines
 from cli.engine.plan import against_state_and_cluster, compared, foreseen, jobs_of
@@ -124,7 +123,7 @@ def of_cluster(kubectl: Kubectl, stack: Stack) -> Preview:
         if first.refused:
             return replace(first, notes=(NOT_COMPARED,))
         try:
-            found = changes_by_kubectl(kubectl, planned)
+            found = changes(kubectl, planned)
         except Refused as refusal:
             told = Effect(
                 action="update", kind="Namespace", name=planned.namespace, because=(), cost="",

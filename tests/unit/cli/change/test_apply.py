@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cli.change.apply import apply
-from cli.change.plan import Plan, plan, preview
+from cli.change.plan import Plan, changes, plan
 from cli.errors import Failure
 from cli.program.recording import KeptValues, Manifest
 from config import load_config
@@ -56,7 +56,7 @@ def test_what_left_the_stack_is_shown_and_deleted_and_no_data_and_nothing_of_oth
     kubectl = FakeCluster(items_there=[NAMESPACE, VOLUME, *RIGHTS, CLASS, claim, role, *others])
     sections = with_change(stacks.dev(), "health", {"enabled": False})
     planned = planned_in(kubectl, sections)
-    deleted = [(change.kind, change.name) for change in preview(kubectl, planned) if change.action == "delete"]
+    deleted = [(change.kind, change.name) for change in changes(kubectl, planned) if change.action == "delete"]
     assert sorted(deleted) == [
         ("ClusterRole", "slurm-health-watch"),
         ("ClusterRoleBinding", "slurm-health-watch"),
@@ -68,7 +68,7 @@ def test_what_left_the_stack_is_shown_and_deleted_and_no_data_and_nothing_of_oth
     assert kubectl.deleted == [f"{names} role/health-watch -n slurm --ignore-not-found --wait=false"]
     with_them = FakeCluster(items_there=[NAMESPACE, VOLUME, *RIGHTS])
     planned = planned_in(with_them)
-    assert not [change for change in preview(with_them, planned) if change.action == "delete"]
+    assert not [change for change in changes(with_them, planned) if change.action == "delete"]
     apply(with_them, planned, UpLock(with_them))
     assert with_them.deleted == [], "they are in this stack"
 

@@ -81,7 +81,6 @@ def called(
 
 def deleted(monkeypatch: pytest.MonkeyPatch, kubectl: FakeCluster, directory: Path, **how: Any) -> list[str]:
     """The kinds that go, in their order, where the data is somewhere else than on this machine."""
-    monkeypatch.setattr(engines, "refuse_locked", lambda _: None)
     monkeypatch.setattr(engines, "run", lambda *_: 0)
     sections = {**stacks.existing(), "cluster": {"namespace": "slurm"}, "protect": False}
     called(monkeypatch, kubectl, stack_file(directory, sections), **how)
@@ -335,7 +334,6 @@ def test_pulumi_s_engine_which_deletes_claims_is_not_started_unasked(
     for item in whole.items_there:
         if item["kind"] == "PersistentVolume":
             item["spec"] = {"persistentVolumeReclaimPolicy": "Retain"}
-    monkeypatch.setattr(engines, "refuse_locked", lambda _: None)
     monkeypatch.setattr(engines, "run", lambda *_: 0)
     called(monkeypatch, whole, file, engine="pulumi")
     assert whole.deleted, "files on file systems outlive their claims"

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from cli.change import plan
 from cli.change.change import Change, of_object
 from cli.change.effects import Effect
 from cli.change.jobs import JobsTouched
@@ -64,7 +63,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, effects: tuple[Effect, ...], foun
     for name, answer in (("plan", planned), ("jobs_of_plan", JobsTouched())):
         monkeypatch.setattr(document, name, lambda *_, answer=answer, **__: answer)
     if found is not None:
-        monkeypatch.setattr(plan, "preview", lambda *_: found)
+        monkeypatch.setattr(document, "changes", lambda *_: found)
 
 
 def of_cluster(directory: Path) -> Preview:
@@ -87,7 +86,7 @@ def test_what_only_the_api_server_refuses_is_in_the_document_too(
     def refuse(*_: Any) -> None:
         raise Refused("a webhook denied it: field is immutable", hint="set it back")
 
-    monkeypatch.setattr(document, "changes_by_kubectl", refuse)
+    monkeypatch.setattr(document, "changes", refuse)
     shown = of_cluster(tmp_path)
     assert (shown.outcome, shown.notes) == ("refused", (NOT_COMPARED,))
     assert shown.refused == ("Namespace slurm: a webhook denied it: field is immutable. set it back",)
