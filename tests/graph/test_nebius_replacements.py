@@ -64,16 +64,6 @@ def test_the_same_stack_is_no_change_whatever_ids_the_cloud_gave(compared: Any, 
 
 
 @WAYS
-def test_another_type_of_the_jails_file_system_loses_all_files_and_is_refused(compared: Any, tmp_path: Path) -> None:
-    found = compared(tmp_path, stacks.nebius(), changed("jail.filesystem.type", "NETWORK_HDD"))
-    (effect,) = [effect for effect in found.effects if effect.action == "replace"]
-    assert (effect.kind, effect.name) == ("file system", "slurm-jail")
-    assert effect.cost.startswith("all users' files and the software in the jail")
-    assert "type can never change" in effect.refused
-    assert "cloud.allow_replacement: true" in effect.refused
-
-
-@WAYS
 def test_a_file_system_can_be_made_anew_where_cloud_and_stack_allow_it(compared: Any, tmp_path: Path) -> None:
     released = with_change(changed("jail.filesystem.forbid_deletion", False), "cloud.allow_replacement", True)
     at_once = with_change(released, "jail.filesystem.type", "NETWORK_HDD")

@@ -132,14 +132,6 @@ def test_lost_jobs_are_cancelled_before_the_engine_could_wait_for_them_and_only_
     assert [word for words in engine.all_calls() for word in words if word in {"scancel", "up"}] == done
 
 
-def test_a_harmless_change_is_left_to_the_engine(engine: FakeEngine, tmp_path: Path) -> None:
-    more = with_change(stacks.existing(), "worker_nodes.cpu.size", 5)
-    done = call(engine, applied(engine, tmp_path, stacks.existing(), more), "up", "--yes")
-    assert done.returncode == 0, done.stderr
-    (words,) = engine.calls("pulumi", "up")
-    assert {"--refresh", "--yes", "--skip-preview"} <= set(words)
-
-
 def test_ctrl_c_leaves_pulumi_the_time_that_it_takes_to_end(engine: FakeEngine, tmp_path: Path) -> None:
     file = applied(engine, tmp_path, stacks.existing(), stacks.existing())
     engine.updates_until_interrupted()

@@ -14,7 +14,7 @@ import pytest
 
 from cli.change.apply import apply
 from cli.change.jobs import JobsTouched, Touched
-from cli.change.owner import KEPT, KEPT_OF, PUT_BACK, ROTATING
+from cli.change.owner import KEPT, KEPT_OF, ROTATING
 from cli.change.plan import plan
 from cli.commands import destroy
 from cli.engine import pulumi as engines
@@ -133,21 +133,18 @@ def test_a_job_that_comes_while_another_command_has_the_lock_is_not_taken_down_u
     assert not kubectl.deleted
 
 
-@pytest.mark.parametrize("left", ["the job runs", "stopped"])
 def test_a_restore_that_is_not_finished_is_not_forgotten_with_what_it_has_stopped(
-    kubectl: Leaving, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, left: str
+    kubectl: Leaving, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     stopped = thing("StatefulSet", "slurmdbd", spec={"replicas": 0})
     stopped["metadata"]["annotations"] = {"slurmstack/replicas-before-restore": "1"}
-    labels = {"app.kubernetes.io/component": "backup"}
-    begun = [stopped] if left == "stopped" else [thing("Job", "restore", labels=labels), thing("StatefulSet", "login")]
 
     @contextmanager
     def held(*_: Any) -> Iterator[None]:
-        kubectl.items_there.extend(begun)
+        kubectl.items_there.append(stopped)
         yield
 
-    with pytest.raises(Failure, match=r"a restore (runs|of the cluster .* was not finished)"):
+    with pytest.raises(Failure, match=r"a restore of the cluster .* was not finished"):
         called(monkeypatch, kubectl, stack_file(tmp_path, stacks.dev()), lock=held, kill_jobs=True)
     assert not kubectl.deleted
 
@@ -185,9 +182,9 @@ def unlabelled(kind: str, name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "uid": "1"}}
 
 
-def controller(release: str) -> dict[str, Any]:
-    image = f"localhost/slurmstack-controller:{release}-0123456789ab"
-    return thing("StatefulSet", CONTROLLER, spec={"template": {"spec": {"containers": [{"image": image}]}}})
+def daemon(name: str, **pod: Any) -> dict[str, Any]:
+    image = f"localhost/slurmstack-{name}:24.11-0123456789ab"
+    return thing("StatefulSet", name, spec={"template": {"spec": {"containers": [{"image": image}], **pod}}})
 
 
 @pytest.fixture
@@ -208,7 +205,8 @@ def whole(monkeypatch: pytest.MonkeyPatch) -> Cluster:
             unlabelled("Secret", "my-backup-credentials"),
             thing("Secret", "munge-key"),
             thing("ConfigMap", CONFIG_MAP, data={"slurm.conf": "ClusterName=slurm\n"}),
-            controller("24.11"),
+            daemon(CONTROLLER),
+            daemon(LOGIN, volumes=[{"name": "homes", "persistentVolumeClaim": {"claimName": "homes"}}]),
             thing("Service", "login"),
             thing("CronJob", "backup"),
         ]
@@ -236,24 +234,9 @@ def test_claims_volumes_and_keys_stay_labelled_and_what_others_have_put_there_an
     }
     noted, rotated, labelled = whole.told
     assert rotated == f"annotate secret {GENERATED} -n slurm {ROTATING}-"
-    assert f'{KEPT_OF}={{"cluster_name": "slurm", "slurm": "24.11"}}' in noted
+    told = {"cluster_name": "slurm", "slurm": "24.11", "root": "", "homes": True}
+    assert f"{KEPT_OF}={json.dumps(told)}" in noted
     assert labelled == f"label namespace slurm {KEPT}=true --overwrite --field-manager=slurmstack"
-
-
-def test_it_is_noted_where_homes_are_and_no_release_of_what_a_restore_has_left_stopped(
-    whole: Cluster, take_down: Callable[[], None]
-) -> None:
-    login = controller("24.11")
-    volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in ("jail", "homes")]
-    login["spec"]["template"]["spec"]["volumes"] = [{"name": "tmp", "emptyDir": {}}, *volumes]
-    login["metadata"] = {**login["metadata"], "name": LOGIN}
-    (there,) = [item for item in whole.items_there if item["metadata"]["name"] == CONTROLLER]
-    there["metadata"] = {**there["metadata"], "annotations": {PUT_BACK: "20261126T020000Z"}}
-    there["spec"]["replicas"] = 0
-    whole.items_there.append(login)
-    take_down()
-    assert '"homes": true' in whole.told[0]
-    assert '"slurm": ""' in whole.told[0], "it may be another one than that of its pods"
 
 
 def test_what_was_cut_short_can_be_finished_and_keeps_what_was_noted_of_the_cluster(

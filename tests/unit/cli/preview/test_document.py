@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -46,12 +45,6 @@ def test_the_outcome_decides_the_exit_status(fields: dict[str, Any], outcome: st
     assert shown.outcome == outcome
     assert exit_status(shown, detailed=False) == plain
     assert exit_status(shown, detailed=True) == detailed
-
-
-def test_a_script_reads_the_outcome_and_each_refusal_with_its_way_out() -> None:
-    data = json.loads(json.dumps(preview(effects=(effect("set it back"),)).as_data()))
-    assert (data["outcome"], data["refused"]) == ("refused", 1)
-    assert data["refusals"] == ["file system jail: set it back"]
 
 
 LEAVES = Effect(action="delete", kind="StatefulSet", name="a", because=(), cost="pool 'a' leaves", refused="")

@@ -58,14 +58,6 @@ def outside(comment: str) -> str:
     return "\n".join(kept)
 
 
-def test_a_changed_property_is_shown_as_it_was_and_as_it_will_be() -> None:
-    comment = markdown(preview(changes=(REPLICAS,)))
-    assert "### slurmstack: stack `prod`: 1 to update" in comment
-    assert "No cluster was asked" not in comment
-    assert "No cluster was asked" in outside(markdown(preview(against="file", changes=(REPLICAS,))))
-    assert "\n! update StatefulSet default\n-   spec.replicas: 2\n+   spec.replicas: 3\n" in comment
-
-
 def test_what_is_refused_and_lost_comes_before_everything_else() -> None:
     comment = markdown(
         preview(
