@@ -48,21 +48,19 @@ def held(
     `lease`: another one, for work that changes nothing of the cluster and may be done once at a time.
     """
     lock = Lock(kubectl, namespace, work, report, timeout, lease=lease)
-    with _interruptible():
-        try:
-            lock.take()
-            yield lock
-        finally:
-            lock.release()
+    be_interruptible()
+    try:
+        lock.take()
+        yield lock
+    finally:
+        lock.release()
 
 
-@contextmanager
-def _interruptible() -> Iterator[None]:
+def be_interruptible() -> None:
     """Have all that ends a command do so as Ctrl-C does, which takes back what is half done.
 
     A session that is cut off (SIGHUP, unless `nohup` ignores it), a pipeline that is cancelled (SIGTERM).
     """
-    in_main = threading.current_thread() is threading.main_thread()
     ours = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) == signal.SIG_DFL]
 
     def end(*_: object) -> None:
@@ -70,13 +68,8 @@ def _interruptible() -> Iterator[None]:
             signal.signal(number, signal.SIG_IGN)  # the next one would end what is taken back now
         raise KeyboardInterrupt
 
-    for number in ours if in_main else ():
+    for number in ours if threading.current_thread() is threading.main_thread() else ():
         signal.signal(number, end)
-    try:
-        yield
-    finally:
-        for number in ours if in_main else ():
-            signal.signal(number, signal.SIG_DFL)
 
 
 class Lock:

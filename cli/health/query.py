@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 
 from cli.errors import USAGE, Failure
@@ -58,7 +57,7 @@ def measure(kubectl: Kubectl, namespace: str, node: str) -> int:
     refuse_no_namespace(kubectl, namespace)
     where = ("exec", "-n", namespace, f"deployment/{WATCH}", "-c", TESTER, "--")
     command = [*kubectl.command(), *where, _TESTS, "--node", node]
-    return subprocess.run(command, env={**os.environ, **kubectl.environment}, check=False).returncode
+    return subprocess.run(command, check=False).returncode
 
 
 def refuse_no_namespace(kubectl: Kubectl, namespace: str) -> None:

@@ -26,7 +26,7 @@ from cli.change.rollout import worked_jobs
 from cli.engine import pulumi as engines
 from cli.engine.plan import against_state_and_cluster, compared, foreseen, jobs_of
 from cli.errors import CHANGES, REFUSED, USAGE, Failure, Refused
-from cli.kubectl.client import NO_SLURMDBD, SILENT_SLURMDBD, Kubectl, if_slurmdbd_answers, is_true, message
+from cli.kubectl.client import ANSWER_SECONDS, Kubectl, is_true, message
 from cli.program.recording import record
 from cli.stack import Stack, open_stack
 from config import ConfigError
@@ -204,13 +204,9 @@ def planned_policy(kubectl: Kubectl | None, config: ClusterConfig) -> PolicyPlan
     if not pods or not is_true(pods[0], "Ready"):
         return None
     variables = [f"{name}={value}" for name, value in environment(config).items()]
-    command = ["env", *variables, _PROGRAM, "--plan", "--json", "-"]
-    done = kubectl.run(
-        "exec", "-i", "-n", namespace, ACCOUNTING_HOST, "-c", ACCOUNTING, "--", *if_slurmdbd_answers(command),
-        stdin=policy_document(config), check=False,
-    )  # fmt: skip
-    if done.returncode == NO_SLURMDBD:
-        return _not_compared(SILENT_SLURMDBD)
+    where = ("exec", "-i", "-n", namespace, ACCOUNTING_HOST, "-c", ACCOUNTING, "--")
+    asked = ("env", *variables, _PROGRAM, "--plan", "--json", "-")
+    done = kubectl.run(*where, *asked, stdin=policy_document(config), check=False, seconds=ANSWER_SECONDS)
     try:
         answer = json.loads(done.stdout)
         return PolicyPlan(changes=tuple(answer["changes"]), notes=tuple(answer["notes"]))
