@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
+from urllib.parse import quote
 
 from cli.change.change import Change, differences, of_object
 from cli.change.effects import Effect, effects
@@ -179,9 +180,9 @@ KINDS = (
 )
 """What a stack has in its namespace (a test holds that these are all), as `kubectl get` takes them."""
 
-_OPERATOR = "monitoring.coreos.com"
-OPERATED = ",".join(f"{kind}.{_OPERATOR}" for kind in ("servicemonitor", "podmonitor", "prometheusrule"))
-"""What a stack may have of kinds that the cluster need not know, as `kubectl get` takes them."""
+OPERATOR = "monitoring.coreos.com"
+OPERATED = ("servicemonitors", "podmonitors", "prometheusrules")
+"""What a stack may have of kinds that the cluster need not know: the API of Prometheus' operator."""
 
 APPLY = ("apply", "--server-side", "--force-conflicts", f"--field-manager={FIELD_MANAGER}")
 
@@ -217,8 +218,8 @@ def key(document: Mapping[str, Any]) -> tuple[str, str]:
 
 def kind_of(document: Mapping[str, Any]) -> str:
     """Kind of an object, as `kubectl delete` takes it."""
-    operated = str(document.get("apiVersion", "")).startswith(_OPERATOR)
-    return str(document["kind"]).lower() + (f".{_OPERATOR}" if operated else "")
+    operated = str(document.get("apiVersion", "")).startswith(OPERATOR)
+    return str(document["kind"]).lower() + (f".{OPERATOR}" if operated else "")
 
 
 def objects_in(kubectl: Kubectl, namespace: str) -> dict[tuple[str, str], dict[str, Any]]:
@@ -227,10 +228,18 @@ def objects_in(kubectl: Kubectl, namespace: str) -> dict[tuple[str, str], dict[s
 
 
 def _operated(kubectl: Kubectl, namespace: str) -> dict[tuple[str, str], dict[str, Any]]:
-    """What an operator of Prometheus reads; nothing where the cluster does not know such objects (any more)."""
-    ours = ("-n", namespace, "-l", cluster_labels(namespace), OWNERS)
-    done = kubectl.run("get", OPERATED, *ours, "-o", "json", check=False)
-    return {key(item): item for item in _items(done.stdout)} if done.returncode == 0 else {}
+    """What an operator of Prometheus reads; nothing where the cluster does not know such objects (any more).
+
+    `kubectl get KIND` would look through the whole API for a kind that is not there.
+    """
+    ours, found = quote(cluster_labels(namespace), safe=""), dict[tuple[str, str], dict[str, Any]]()
+    for kind in OPERATED:
+        path = f"/apis/{OPERATOR}/v1/namespaces/{namespace}/{kind}?labelSelector={ours}"
+        done = kubectl.run("get", "--raw", path, check=False)
+        if done.returncode != 0:
+            break
+        found |= {key(item): item for item in _items(done.stdout)}
+    return found
 
 
 def _was_applied(item: Mapping[str, Any]) -> bool:

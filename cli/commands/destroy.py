@@ -33,7 +33,7 @@ from cli.change.owner import (
     refuse_takeover,
     release_of,
 )
-from cli.change.plan import KINDS, OPERATED, RIGHTS_OUTSIDE
+from cli.change.plan import KINDS, OPERATED, OPERATOR, RIGHTS_OUTSIDE
 from cli.commands.cluster import EngineOption, YesOption, choose, require_terminal
 from cli.commands.options import ConfigOption
 from cli.engine import pulumi as engines
@@ -327,7 +327,8 @@ class _Order:
         """Delete what the stack has made: all with its labels but claims, and the keys, which have none."""
         kinds = ",".join(kind for kind in KINDS if kind != "persistentvolumeclaim")
         self._delete(kinds, *self.ours)
-        self.kubectl.run("delete", OPERATED, *self.ours, "--wait=false", check=False)  # if the cluster knows these
+        operated = ",".join(f"{kind}.{OPERATOR}" for kind in OPERATED)
+        self.kubectl.run("delete", operated, *self.ours, "--wait=false", check=False)  # if the cluster knows these
         self._delete(RIGHTS_OUTSIDE, *self.ours[2:])
         self._until_gone(lambda: self.kubectl.items(kinds, *self.ours))
         if data.keys:  # all who had an older key have ended

@@ -99,6 +99,7 @@ class FakeCluster(PlayedKubectl):
             found = [item for item in self.items_there if (item["kind"], item["metadata"]["name"]) in wanted]
         elif arguments[0] == "get":
             kinds = next(word for word in arguments[1:] if not word.startswith("-")).split(",")
-            kinds = [kind.partition(".")[0] for kind in kinds]
+            if "--raw" in arguments:
+                kinds = [kinds[0].partition("?")[0].rpartition("/")[2].removesuffix("s")]
             found = [item for item in self.items_there if item["kind"].lower() in kinds]
         return subprocess.CompletedProcess(arguments, 0, json.dumps(listed(*found)), "")
