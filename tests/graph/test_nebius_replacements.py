@@ -75,12 +75,6 @@ def test_a_file_system_can_be_made_anew_where_cloud_and_stack_allow_it(compared:
     ]
 
 
-def test_a_smaller_file_system_is_refused_once(tmp_path: Path) -> None:
-    (effect,) = refused(compare_files(tmp_path, stacks.nebius(), changed("jail.size", "1Ti")).effects)
-    assert effect.kind == "file system"
-    assert "jail.size: 1024Gi is less than the 2048Gi that it has, and it cannot shrink" in effect.refused
-
-
 def test_a_mount_that_leaves_is_refused_while_it_is_protected(tmp_path: Path) -> None:
     without = stacks.nebius()
     del without["mounts"]["data"]

@@ -18,7 +18,7 @@ from cli.program.recording import KeptValues, Manifest
 from config import load_config
 from slurm.names import GENERATED
 from tests import stacks
-from tests.fakes.kubectl import OURS, FakeCluster, FakeKubectl, UpLock, applied, listed, thing
+from tests.fakes.kubectl import FakeCluster, FakeKubectl, UpLock, applied, listed, thing
 from tests.stacks import with_change
 
 NAMESPACE = thing("Namespace", "slurm")
@@ -36,14 +36,6 @@ def planned_in(kubectl: FakeCluster, sections: dict[str, Any] | None = None) -> 
 def fresh() -> tuple[FakeCluster, Plan]:
     """A cluster in which nothing of the stack is yet."""
     kubectl = FakeCluster(items_there=[])
-    return kubectl, planned_in(kubectl)
-
-
-def leaving_pool(kind: str = "StatefulSet", name: str = "old") -> tuple[FakeCluster, Plan]:
-    """A cluster with a pool that the stack file no longer has."""
-    pool = applied(kind, name, spec={"replicas": 2})
-    pool["metadata"]["labels"] = {**OURS, "slurmstack/pool": name}
-    kubectl = FakeCluster(items_there=[NAMESPACE, pool])
     return kubectl, planned_in(kubectl)
 
 
@@ -151,23 +143,6 @@ def test_new_keys_are_kept_before_anything_that_uses_them_is_sent() -> None:
     assert kept < next(index for index, given in enumerate(names) if ("Secret", "munge-key") in given)
     assert "PersistentVolume" in kubectl.sent[0], "before the claims that they are reserved for"
     assert "PersistentVolumeClaim" not in kubectl.sent[0]
-
-
-@pytest.mark.parametrize("kind", ["StatefulSet", "PodTemplate"])
-def test_a_pool_leaves_only_after_slurm_has_taken_the_configuration_without_it(kind: str) -> None:
-    kubectl, planned = leaving_pool(kind)
-
-    def slurm_rejects_it() -> None:
-        raise Failure("rejected")
-
-    with pytest.raises(Failure, match="rejected"):
-        apply(kubectl, planned, UpLock(kubectl), slurm_rejects_it)
-    assert kubectl.applied
-    assert not kubectl.deleted
-    apply(kubectl, planned, UpLock(kubectl), lambda: kubectl.deleted.append("accepted"))
-    assert kubectl.deleted == ["accepted", f"{kind.lower()}/old -n slurm --ignore-not-found --wait=false"]
-    kubectl = FakeCluster(items_there=[NAMESPACE])
-    apply(kubectl, planned_in(kubectl), UpLock(kubectl), lambda: pytest.fail("no pool leaves: no reason to wait"))
 
 
 def test_a_cluster_that_is_half_restored_is_not_started_by_an_apply() -> None:
