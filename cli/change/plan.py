@@ -88,10 +88,12 @@ def plan(kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *
     """
     namespace = config.cluster.namespace
     with program_loading(), ThreadPoolExecutor() as pool:
-        others = pool.submit(kubectl.items, RIGHTS_OUTSIDE, "-l", cluster_labels(namespace))
+        of_all = ("-l", "app.kubernetes.io/part-of=slurmstack", OWNERS)
+        outside = pool.submit(kubectl.items, f"persistentvolume,{RIGHTS_OUTSIDE}", *of_all)
+        it = pool.submit(kubectl.items, "namespace", namespace, OWNERS)
         operated = pool.submit(_operated, kubectl, namespace)
         inside = objects_in(kubectl, namespace) | operated.result()
-        outside = others.result()
+        found = {key(item): item for item in (*it.result(), *outside.result())} | inside
     kept = _kept(inside, namespace)
     objects = manifests(record(sections, stack=stack, generated=kept))
     if kept.damaged:
@@ -100,11 +102,15 @@ def plan(kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *
             hint='put the Secret back from its backup (docs/rotate-keys.md, "Back up the keys")',
         )
     wanted = {item.key for item in objects}
-    gone = [*filter(_was_applied, inside.values()), *outside]
     planned = Plan(
-        namespace=namespace, objects=tuple(objects), kept=kept, live=live_objects(kubectl, objects, inside),
-        inside=inside, left=tuple(item for item in gone if key(item) not in wanted), effects=(),
-    )  # fmt: skip
+        namespace=namespace,
+        objects=tuple(objects),
+        kept=kept,
+        live={at: item for at, item in found.items() if at in wanted},
+        inside=inside,
+        left=tuple(item for at, item in found.items() if at not in wanted and _was_applied(item, namespace)),
+        effects=(),
+    )
     planned = replace(planned, effects=effects(_expected(planned), config))
     there = planned.live.get(("Namespace", planned.namespace))
     refuse_takeover(there)
@@ -242,27 +248,18 @@ def _operated(kubectl: Kubectl, namespace: str) -> dict[tuple[str, str], dict[st
     return found
 
 
-def _was_applied(item: Mapping[str, Any]) -> bool:
-    """Whether an apply of ours has made an object. Claims hold data, and are never taken for one.
+def _was_applied(item: Mapping[str, Any], namespace: str) -> bool:
+    """Whether an apply has made an object for this cluster, and may delete it: no claim or volume, which hold data.
 
     An earlier version kept a list of its objects in a Secret, which has a label by that.
     """
-    if "applyset.kubernetes.io/id" in labels_of(item):
-        return bool(item["metadata"]["name"] == "slurmstack")
+    labels, name = labels_of(item), str(item["metadata"]["name"])
+    if "applyset.kubernetes.io/id" in labels:
+        return name == "slurmstack"
+    ours = labels.get("app.kubernetes.io/part-of"), labels.get("app.kubernetes.io/instance")
     entries = item["metadata"].get("managedFields") or ()
-    ours = any(entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply" for entry in entries)
-    is_labelled = labels_of(item).get("app.kubernetes.io/part-of") == "slurmstack"
-    return ours and is_labelled and bool(item["kind"] != "PersistentVolumeClaim")
-
-
-def live_objects(kubectl: Kubectl, objects: Sequence[Manifest], inside: Live) -> dict[tuple[str, str], dict[str, Any]]:
-    """Those of the objects that exist. `inside`: what `objects_in` has found just now."""
-    wanted = {item.key for item in objects}
-    live = {at: item for at, item in inside.items() if at in wanted}
-    if others := [item.document for item in objects if item.cluster_scoped]:
-        get = ("get", "--ignore-not-found", "-f", "-", "-o", "json", OWNERS)
-        live |= {key(item): item for item in _items(kubectl.run(*get, stdin=as_list(others)).stdout)}
-    return live
+    by_apply = any(entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply" for entry in entries)
+    return by_apply and ours == ("slurmstack", namespace) and not str(item["kind"]).startswith("PersistentVolume")
 
 
 def _dry_run(kubectl: Kubectl, objects: Sequence[Manifest]) -> dict[tuple[str, str], dict[str, Any]]:

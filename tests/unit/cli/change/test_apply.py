@@ -23,8 +23,8 @@ from tests.stacks import with_change
 
 NAMESPACE = thing("Namespace", "slurm")
 VOLUME = thing("PersistentVolume", "slurm-jail")
-RIGHTS = [thing(kind, "slurm-health-watch") for kind in ("ClusterRole", "ClusterRoleBinding")]
-CLASS = thing("PriorityClass", "slurm-placeholder")
+RIGHTS = [applied(kind, "slurm-health-watch") for kind in ("ClusterRole", "ClusterRoleBinding")]
+CLASS = applied("PriorityClass", "slurm-placeholder")
 """Of an earlier version; it is in no stack any more."""
 
 
