@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -180,6 +180,9 @@ _KEPT = {
 """On what holds data: Argo CD and Flux do not delete it, neither when it leaves the directory nor with the whole."""
 
 
+_FIRST = ("apiVersion", "kind", "metadata")
+
+
 def write(objects: Sequence[Manifest], directory: Path) -> list[Path]:
     """Write one YAML file per object; remove files of an earlier run that left the set.
 
@@ -202,7 +205,7 @@ def write(objects: Sequence[Manifest], directory: Path) -> list[Path]:
         for name, manifest in manifests.items():
             mode = PRIVATE if manifest.kind == "Secret" else 0o644
             holds_data = manifest.kind in {"Namespace", "PersistentVolume", "PersistentVolumeClaim"}
-            text = to_yaml(manifest.noted("annotations", _KEPT) if holds_data else manifest)
+            text = to_yaml(manifest, _KEPT if holds_data else {})
             write_whole(directory / name, text, mode=mode, durable=False)
         for name in ours - names - {""}:
             (directory / name).unlink(missing_ok=True)
@@ -223,10 +226,12 @@ def file_name(manifest: Manifest) -> str:
     return f"{place}0-{manifest.kind.lower()}-{manifest.name}.yaml"
 
 
-def to_yaml(manifest: Manifest) -> str:
-    """The object as YAML, keys in the order in which people write them."""
-    first = [key for key in ("apiVersion", "kind", "metadata") if key in manifest.document]
-    rest = sorted(set(manifest.document) - set(first))
-    ordered = {key: manifest.document[key] for key in [*first, *rest]}
+def to_yaml(manifest: Manifest, annotations: Mapping[str, str] | None = None) -> str:
+    """The object as YAML, keys in the order in which people write them; with some more annotations."""
+    metadata = manifest.document["metadata"]
+    if annotations:
+        metadata = {**metadata, "annotations": {**metadata.get("annotations", {}), **annotations}}
+    document = {**manifest.document, "metadata": metadata}
+    ordered = {key: document[key] for key in sorted(document, key=lambda key: (key not in _FIRST, key))}
     # libyaml's own emitter, which the published packages of PyYAML have, is five times as fast as the one in Python.
     return str(yaml.dump(ordered, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False, width=120))

@@ -14,12 +14,11 @@ import json
 import logging
 import runpy
 import secrets
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import pulumi
 from google.protobuf import empty_pb2, json_format
@@ -349,12 +348,6 @@ class Manifest:
         """Kind and name: unique, since all objects are in one namespace or in none."""
         return self.kind, self.name
 
-    def noted(self, field: Literal["labels", "annotations"], more: Mapping[str, str]) -> Manifest:
-        """The object with some more labels or annotations."""
-        metadata = self.document["metadata"]
-        changed = {**metadata, field: {**metadata.get(field, {}), **more}}
-        return Manifest(document={**self.document, "metadata": changed})
-
 
 def manifests(recording: Recording) -> list[Manifest]:
     """All Kubernetes objects, in the order in which they were registered, which is one that can be applied.
@@ -366,18 +359,13 @@ def manifests(recording: Recording) -> list[Manifest]:
     return [_manifest(registration) for registration in recording if registration.type.startswith("kubernetes:")]
 
 
-def is_foreign(type_: str) -> bool:
-    """Whether only the Pulumi engine can make resources of this type: those of a cloud, and charts."""
-    return type_.startswith(_HELM) or not type_.startswith(("kubernetes:", *_WITHOUT_MANIFEST))
-
-
 def refuse_cloud_resources(recording: Recording) -> None:
-    """Raise Failure if the program registers resources that only the Pulumi engine can make; lists them by kind."""
-    foreign = Counter(item.type.rsplit(":", 1)[1] for item in recording if is_foreign(item.type))
+    """Raise Failure if the program registers resources that only the Pulumi engine can make: a cloud's, and charts."""
+    here = ("kubernetes:", *_WITHOUT_MANIFEST)
+    foreign = [item for item in recording if item.type.startswith(_HELM) or not item.type.startswith(here)]
     if foreign:
-        listed = "\n".join(f"  {count:3} {kind}" for kind, count in sorted(foreign.items()))
         raise Failure(
-            f"this stack has {foreign.total()} cloud resources, which kubectl cannot make:\n{listed}",
+            f"this stack has {len(foreign)} cloud resources, which kubectl cannot make",
             hint="install the pulumi command as https://www.pulumi.com/docs/install/ says; then `slurmstack up` makes "
             "them. For a cluster that is already there: slurmstack:cloud: {kind: existing, context: ...}",
         )
