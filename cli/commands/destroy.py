@@ -33,11 +33,10 @@ from cli.change.owner import (
     refuse_takeover,
     release_of,
 )
-from cli.change.plan import KINDS, OPERATED, OPERATOR, RIGHTS_OUTSIDE
+from cli.change.plan import KINDS, OPERATED, OPERATOR, RIGHTS_OUTSIDE, removal
 from cli.commands.cluster import EngineOption, YesOption, choose, require_terminal
 from cli.commands.options import ConfigOption
 from cli.engine import pulumi as engines
-from cli.engine.plan import removal
 from cli.errors import Failure, Refused
 from cli.kubectl.client import (
     FIELD_MANAGER,

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from cli.change import plan as engines
 from cli.change.owner import REPLICAS_BEFORE, refuse_takeover
 from cli.change.plan import plan
 from cli.commands import backup, destroy, jail, rotate
-from cli.engine import plan as engines
 from cli.errors import Failure, Refused
 from cli.jail import roots
 from cli.stack import Stack, open_stack
