@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,13 +12,13 @@ from typing import Any, Literal
 from rich.markup import escape
 
 from cli.errors import Failure, Refused
-from cli.kubectl.client import Kubectl, annotations_of, complaint, in_controller, labels_of
+from cli.kubectl.client import Kubectl, complaint, in_controller, labels_of
 from cli.text import ago, plain, say
 from images.common.slurm_conf import IN_FORCE, without_block
 from images.common.slurm_conf import SLURM_CONF as CONF
 from images.common.slurm_jobs import ENDED, Job, JobList
 from images.common.slurm_records import NotUnderstoodError, task_ids
-from slurm.names import CONFIG_MAP, ELASTIC_SETTINGS, POOL_LABEL
+from slurm.names import CONFIG_MAP, POOL_LABEL
 
 Document = Mapping[str, Any]
 """A Kubernetes object."""
@@ -102,6 +101,7 @@ class Pool:
     """A worker pool's StatefulSet, as jobs see it."""
 
     size: int
+    """Of an elastic one it only counts that there are nodes for whoever waits."""
     grace: int
     """Seconds that a leaving pod may wait for its jobs."""
     is_elastic: bool = False
@@ -125,10 +125,8 @@ def _pool(item: Document) -> Pool:
     pod = (item if is_elastic else item["spec"])["template"]["spec"]
     slurmd: Document = next((item for item in pod["containers"] if item["name"] == "slurmd"), {})
     variables = {item["name"]: item.get("value", "") for item in slurmd.get("env") or []}
-    # An elastic pool has as many nodes as there can be: jobs wait for any of them.
-    elastic = json.loads(annotations_of(item).get(ELASTIC_SETTINGS, "{}"))
     return Pool(
-        size=int(elastic.get("max", 0) if is_elastic else item["spec"].get("replicas", 1)),
+        size=1 if is_elastic else int(item["spec"].get("replicas", 1)),
         grace=int(pod.get("terminationGracePeriodSeconds", 30)),
         is_elastic=is_elastic,
         gives_back=variables.get("PREEMPTIBLE") == "yes",
