@@ -20,82 +20,34 @@ from config.errors import ConfigError
 from local.errors import LocalError
 
 COMMANDS = {
-    "validate": (
-        "cli.commands.stack:validate",
-        "Check a stack file, without a cluster. Lists everything that is wrong; exit status 2 if anything is.",
-    ),
-    "render": (
-        "cli.commands.stack:render",
-        "Write the Kubernetes objects of a stack, one YAML file each, for `kubectl apply -f DIR`, Argo CD or Flux.",
-    ),
-    "preview": (
-        "cli.commands.cluster:preview",
-        "Show what `up` would change. Objects that were changed by hand are shown too. Changes nothing.",
-    ),
-    "up": ("cli.commands.cluster:up", "Bring the cluster in line with the stack file, and wait until it is."),
-    "destroy": (
-        "cli.commands.destroy:destroy",
-        "Delete the cluster, but its data and keys: running jobs are waited for first.",
-    ),
-    "status": (
-        "cli.commands.status:status",
-        "Show on one screen what runs: pods, pools, the queue, the jail, accounting, versions and addresses.",
-    ),
-    "login": (
-        "cli.commands.access:login",
-        "Open an SSH session on a login node, in the jail. The host key is checked against the cluster's own.",
-    ),
-    "usage": ("cli.commands.usage:usage", "Show who used how many CPU and GPU hours."),
-    "efficiency": (
-        "cli.commands.usage:efficiency",
-        "Show what jobs used of what they asked for, and what was wasted.",
-    ),
-    "kube-token": (
-        "cli.commands.kube_token:kube_token",
-        "Print a token for the Kubernetes cluster: an exec plugin of a kubeconfig runs it. Needs no stack file.",
-    ),
-    "health": ("cli.commands.health:app", "Show which nodes are well."),
-    "logs": (
-        "cli.commands.logs:logs",
-        "Print what the programs of the cluster wrote, all or about a component or a job, in the order of time.",
-    ),
-    "support-bundle": (
-        "cli.commands.bundle:support_bundle",
-        "Write an archive for whoever helps: what the cluster says of itself, without its secrets.",
-    ),
-    "local": (
-        "cli.commands.local:app",
-        "The local cluster: a real two-node Kubernetes on this machine, for development and trying out.",
-    ),
-    "doctor": ("cli.commands.doctor:app", "Say what is wrong with the running cluster, and what mends it."),
-    "jail": (
-        "cli.commands.jail:app",
-        "Roots in the jail's volume: list them, see what users have changed in one, remove one.",
-    ),
-    "backup": (
-        "cli.commands.backup:app",
-        "Make backups, list them, see whether they can be read, and whether a cluster starts from them.",
-    ),
-    "restore": (
-        "cli.commands.backup:restore",
-        "Put a backup back, into the same cluster or an empty one of the same stack file.",
-    ),
-    "upgrade": (
-        "cli.commands.backup:upgrade_app",
-        "Try another release of Slurm on the last backup, before the cluster gets it.",
-    ),
-    "rotate": ("cli.commands.rotate:rotate", "Give the running cluster another key. Running and waiting jobs stay."),
-    "images": (
-        "cli.commands.images:app",
-        "The container images: build them, push them to a registry.",
-    ),
+    "validate": "cli.commands.stack:validate",
+    "render": "cli.commands.stack:render",
+    "preview": "cli.commands.cluster:preview",
+    "up": "cli.commands.cluster:up",
+    "destroy": "cli.commands.destroy:destroy",
+    "status": "cli.commands.status:status",
+    "login": "cli.commands.access:login",
+    "usage": "cli.commands.usage:usage",
+    "efficiency": "cli.commands.usage:efficiency",
+    "kube-token": "cli.commands.kube_token:kube_token",
+    "health": "cli.commands.health:app",
+    "logs": "cli.commands.logs:logs",
+    "support-bundle": "cli.commands.bundle:support_bundle",
+    "local": "cli.commands.local:app",
+    "doctor": "cli.commands.doctor:app",
+    "jail": "cli.commands.jail:app",
+    "backup": "cli.commands.backup:app",
+    "restore": "cli.commands.backup:restore",
+    "upgrade": "cli.commands.backup:upgrade_app",
+    "rotate": "cli.commands.rotate:rotate",
+    "images": "cli.commands.images:app",
 }
-"""Where each command is, and what the list of commands says of it: the first paragraph of its own help."""
+"""Where each command is."""
 
 
 def load(name: str) -> Any:
     """The command of this name, with its options, from the module that has it."""
-    module, _, attribute = COMMANDS[name][0].partition(":")
+    module, _, attribute = COMMANDS[name].partition(":")
     found = getattr(importlib.import_module(module), attribute)
     holder = typer.Typer(rich_markup_mode="rich", add_completion=False)
     if isinstance(found, typer.Typer):
@@ -106,11 +58,19 @@ def load(name: str) -> Any:
 
 
 class _LoadedWhenCalled(TyperGroup):
-    """Lists commands without loading them: Pulumi, Kubernetes' classes and the models take a second together."""
+    """Loads only the command that is called: Pulumi, Kubernetes' classes and the models take a second together."""
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        name, command, rest = super().resolve_command(ctx, args)
-        return name, load(name) if name in COMMANDS else command, rest
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = dict.fromkeys(COMMANDS, self)  # their names: of these the nearest one is proposed
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        del ctx
+        return [*COMMANDS]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        del ctx
+        return load(cmd_name) if cmd_name in COMMANDS else None
 
 
 app = typer.Typer(
@@ -139,10 +99,6 @@ _VERSION = typer.Option("--version", callback=_print_version, is_eager=True, hel
 @app.callback()
 def _options(*, version: Annotated[bool, _VERSION] = False) -> None:
     del version  # it was printed before anything else
-
-
-for _name, (_, _help) in COMMANDS.items():
-    app.command(_name, help=_help)(lambda: None)
 
 
 def main() -> NoReturn:

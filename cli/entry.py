@@ -12,12 +12,19 @@ from typing import NoReturn
 
 from cli.errors import INTERRUPTED
 
+_STDERR = 2
+
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
 def main() -> NoReturn:
     """Load the command, run it, and end the process."""
-    _open_closed_streams()
+    # What the caller has closed (`>&-`) goes nowhere: else the next file that is opened would become the output.
+    while os.open(os.devnull, os.O_RDWR) <= _STDERR:
+        pass
+    sys.stdout, sys.stderr = sys.stdout or open(1, "w"), sys.stderr or open(2, "w")  # noqa: SIM115
+    # A terminal may not have all letters of a job's name or a reason: one of them must not end a command.
+    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     # The generated classes of the Kubernetes API are half a million objects that all live until the end: to look for
     # garbage among them while they load, and to free them one by one at the end, takes a third of a short command.
     # The collector comes on only for commands that wait for long, and gather garbage meanwhile.
@@ -36,19 +43,6 @@ def main() -> NoReturn:
         if error.errno not in _NO_ROOM:
             raise
         _end(_tell(error))
-
-
-def _open_closed_streams() -> None:
-    """Open what the caller has closed (`>&-`), for nothing: the next file that is opened would become the output."""
-    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest that is free, so this one
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(descriptor, "w" if descriptor else "r", closefd=False))  # noqa: SIM115
-    # A terminal may not have all letters of a job's name or a reason: one of them must not end a command.
-    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
 
 
 def _tell(error: OSError) -> int:

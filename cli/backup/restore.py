@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 from cli.backup.jobs import JAIL_COPY, POLL, NotBegun, answer_in, follow_job, make_job, run_job, running_jobs
-from cli.change.in_place import PUT_BACK
-from cli.change.owner import REPLICAS_BEFORE, RESTORING, Note, is_stopped, note_of, refuse_half_restored
+from cli.change.owner import PUT_BACK, REPLICAS_BEFORE, RESTORING, Note, is_stopped, note_of, refuse_half_restored
 from cli.errors import INTERRUPTED, USAGE, Failure, Refused
 from cli.kubectl.client import FIELD_MANAGER, Kubectl, annotations_of, component_of, in_controller
 from local.report import Report
@@ -71,16 +70,6 @@ def refuse_restoring(kubectl: Kubectl, namespace: str) -> None:
     """Raise Failure while something is put back, or was by half."""
     _refuse_running(kubectl, namespace)
     refuse_half_restored(kubectl.items("statefulset,deployment", "-n", namespace))
-
-
-def forget_restore(kubectl: Kubectl, namespace: str, objects: Iterable[Mapping[str, Any]]) -> None:
-    """An apply has started what a restore has left stopped: a pool of no nodes would be taken for one that it stops."""
-    for item in objects:
-        noted = {REPLICAS_BEFORE, PUT_BACK, RESTORING} & set(item["metadata"].get("annotations") or {})
-        if noted and item["kind"] in {"StatefulSet", "Deployment"}:
-            workload = f"{item['kind'].lower()}/{item['metadata']['name']}"
-            away = [f"{note}-" for note in sorted(noted)]
-            kubectl.run("annotate", workload, "-n", namespace, *away, f"--field-manager={FIELD_MANAGER}")
 
 
 def _replicas_of(item: Mapping[str, Any]) -> int:

@@ -1,7 +1,7 @@
-"""Applies a plan with kubectl: server-side apply, with an apply set that prunes what left the stack.
+"""Applies a plan with kubectl: server-side apply of all objects, then what left the stack is deleted.
 
-Images that a running control plane is to get are tried first, and then given to one of its daemons at a time. Another
-release of Slurm comes after a backup, and slurmdbd before everything else, as Slurm wants it.
+Images that a running control plane is to get are tried first. Another release of Slurm comes after a backup, and
+slurmdbd before everything else, as Slurm wants it.
 """
 
 from __future__ import annotations
@@ -9,18 +9,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 
 from cli.backup.jobs import JAIL_COPY, run_job
-from cli.change.destroy import unmark
-from cli.change.in_place import image_of, release_of
 from cli.change.lock import Lock
-from cli.change.plan import APPLY, APPLY_SET, Plan, as_member, forget_unknown_kinds, is_member, key
+from cli.change.owner import image_of, release_of, unmark
+from cli.change.plan import APPLY, Plan, kind_of
 from cli.errors import Failure
 from cli.kubectl.client import FIELD_MANAGER, Kubectl, as_list, component_of, is_true, message
-from cli.program.manifests import Manifest
+from cli.program.recording import Manifest
 from local.report import Report
 from slurm.names import ACCOUNTING, BACKUP, CONTROLLER, DATABASE, GENERATED, IMAGES
 
@@ -38,29 +35,27 @@ _SLURMDBD = ("StatefulSet", ACCOUNTING)
 
 
 def apply(kubectl: Kubectl, planned: Plan, lock: Lock, before_prune: Callable[[], None] = lambda: None) -> None:
-    """Send the plan's objects to the cluster and prune what left the stack; the API server has them on return.
+    """Send the plan's objects to the cluster and delete what left the stack; the API server has them on return.
 
     `before_prune` is called where a pool leaves, when all else has been sent: if it raises, the pool stays. Raises
     Failure, with no key and nothing that uses one sent, if another command has made keys since the plan was made.
     """
-    scoped = [item for item in planned.objects if item.cluster_scoped]
-    claims = [item for item in planned.objects if not item.cluster_scoped and not is_member(item)]
-    beside = [*scoped, *claims]
+    first = [item for item in planned.objects if item.cluster_scoped]
     _free_volumes(kubectl, planned)
-    if not all(item.key in planned.live for item in scoped):
+    if not all(item.key in planned.live for item in first):
         # The namespace comes first. Volumes too: Kubernetes binds a claim at once to a volume that is reserved for it
         # and that it has seen, else at its next look, up to 15 s later.
-        send(kubectl, scoped)
-        beside = claims
+        send(kubectl, first)
+        first = []
     if not lock.is_held:  # it could not be taken before there was a namespace, whoever has made that since
         lock.take()
     _write_kept(kubectl, planned)
-    with ThreadPoolExecutor() as pool:
-        others = pool.submit(send, kubectl, beside)
-        _apply_set(kubectl, planned, before_prune)
-        others.result()
-    for kind, name in sorted(map(key, planned.outside)):
-        kubectl.run("delete", kind.lower(), name, "--ignore-not-found")
+    delete_failed_jobs(kubectl, planned, planned.objects)
+    send(kubectl, [*first, *(item for item in planned.objects if not item.cluster_scoped)])
+    if planned.pool_leaves:
+        before_prune()
+    if left := [f"{kind_of(item)}/{item['metadata']['name']}" for item in planned.left]:
+        kubectl.run("delete", *sorted(left), "-n", planned.namespace, "--ignore-not-found", "--wait=false")
     if planned.is_only_kept:
         unmark(kubectl, planned.namespace)
 
@@ -78,23 +73,6 @@ def _free_volumes(kubectl: Kubectl, planned: Plan) -> None:
         if present.get("status", {}).get("phase") == "Released":
             change = json.dumps([{"op": "remove", "path": "/spec/claimRef/uid"}])
             kubectl.run("patch", "persistentvolume", item.name, "--type=json", "-p", change)
-
-
-def _apply_set(kubectl: Kubectl, planned: Plan, before_prune: Callable[[], None]) -> None:
-    delete_failed_jobs(kubectl, planned, planned.objects)
-    members = [item for item in planned.objects if is_member(item)]
-    if planned.pool_leaves:
-        send(kubectl, [as_member(item, planned.namespace) for item in members])
-        before_prune()
-    pruning = replace(kubectl, environment={"KUBECTL_APPLYSET": "true"})
-    arguments = ["--prune", f"--applyset=secrets/{APPLY_SET}", "-n", planned.namespace, "-f", "-"]
-    documents = as_list([item.document for item in members])
-    try:
-        pruning.run(*APPLY, *arguments, stdin=documents)
-    except Failure:
-        if not forget_unknown_kinds(kubectl, planned.namespace):
-            raise
-        pruning.run(*APPLY, *arguments, stdin=documents)
 
 
 def _write_kept(kubectl: Kubectl, planned: Plan) -> None:
@@ -141,11 +119,11 @@ def upgraded_first(planned: Plan) -> list[Manifest]:
     goes on and keeps the records. All else may come at once: workers get their new pods by `elastic`, whose commands a
     slurmctld of an older release does not answer.
     """
-    if _SLURMDBD not in planned.live or not (_gets_another(planned, _SLURMDBD) or is_upgrade(planned)):
+    gets_another = _gets_another(planned, _SLURMDBD) or is_upgrade(planned)
+    if _SLURMDBD not in planned.live or not gets_another or not _ready(planned, DATABASE):  # for which slurmdbd waits
         return []
     kinds = {"ConfigMap", "StatefulSet"}
-    sent = [item for item in planned.objects if item.kind in kinds and component_of(item.document) == ACCOUNTING]
-    return [as_member(item, planned.namespace) for item in sent]
+    return [item for item in planned.objects if item.kind in kinds and component_of(item.document) == ACCOUNTING]
 
 
 def is_upgrade(planned: Plan) -> bool:
@@ -213,32 +191,13 @@ NOTHING_TOUCHED = (
     "(docs/images.md), and run this again"
 )
 
-ONE_STOPPED = "the rest runs as it did. The stack file of before, applied with `up`, is the way back"
-"""Where a daemon does not come up with an image that could be started."""
-
 
 def image_trial(planned: Plan) -> list[Manifest]:
     """The job that tries the images, where a control plane runs that may get them; else nothing."""
     if not _ready(planned, CONTROLLER, ACCOUNTING, DATABASE):
         return []
     jobs = [item for item in planned.objects if item.kind == "Job" and component_of(item.document) == IMAGES]
-    return [as_member(job, planned.namespace) for job in jobs if not is_true(planned.live.get(job.key, {}), "Complete")]
-
-
-def one_by_one(planned: Plan) -> list[list[Manifest]]:
-    """What is sent and waited for before all else, step by step: each daemon that gets another image.
-
-    slurmdbd comes first, so that MariaDB converts no data before an upgrade of Slurm has begun well. slurmctld of
-    another release comes later, with its configuration. Nothing where the database is down, for which slurmdbd waits.
-    """
-    if not _ready(planned, DATABASE):
-        return []
-    steps = [
-        upgraded_first(planned) or _with_another_image(planned, ACCOUNTING),
-        _with_another_image(planned, DATABASE),
-        [] if is_upgrade(planned) else _with_another_image(planned, CONTROLLER),
-    ]
-    return [step for step in steps if step]
+    return [job for job in jobs if not is_true(planned.live.get(job.key, {}), "Complete")]
 
 
 def _ready(planned: Plan, *components: str) -> bool:
@@ -246,15 +205,3 @@ def _ready(planned: Plan, *components: str) -> bool:
     sets = [planned.live[at] for name in components if (at := ("StatefulSet", name)) in planned.live]
     pods = [(item["spec"]["replicas"], item.get("status", {}).get("readyReplicas", 0)) for item in sets]
     return ("StatefulSet", CONTROLLER) in planned.live and all(0 < wanted <= ready for wanted, ready in pods)
-
-
-def _with_another_image(planned: Plan, component: str) -> list[Manifest]:
-    """All that the component is made of, if its StatefulSet is there and gets another image under a slurmctld."""
-    both = [found.get(("StatefulSet", component)) for found in (planned.live, planned.wanted)]
-    if None in both or len(set(map(image_of, filter(None, both)))) < 2 or not _ready(planned, CONTROLLER):
-        return []
-    return [
-        as_member(item, planned.namespace)
-        for item in planned.objects
-        if is_member(item) and component_of(item.document) == component
-    ]

@@ -1,32 +1,39 @@
-"""What a change costs people: which data or machines it takes, and whether the stack allows it."""
+"""What a change costs people: which data or machines it takes, and whether the stack allows it, or anything can."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from cli.change.change import Action, Change, PropertyChange
-from cli.change.in_place import judge
+from cli.change.owner import (
+    DATA,
+    STATE,
+    STATE_CLAIM,
+    cluster_name_of,
+    differ,
+    has_homes,
+    image_of,
+    is_put_back,
+    jail_root_of,
+    other_homes,
+    other_jail,
+    other_name,
+    other_state,
+    release_of,
+)
 from cli.errors import Refused
-from cli.program.values import Resource
+from cli.kubectl.client import annotations_of
+from cli.program.values import Resource, same
+from config.base import parse_bytes
 from config.cluster import ClusterConfig
 from config.sections.cloud import NebiusCloud
-from slurm.names import HOMES
-
-_STATE_CLAIM = "controller-state"
-_STATE = "the job queue and Slurm's other state"
-DATA: Mapping[str, str] = {
-    "jail": "all users' files and the software in the jail",
-    HOMES: "all users' homes",
-    _STATE_CLAIM: _STATE,
-    "database-data": "the records of all jobs, and the accounts, QOS and users in them",
-    "prometheus-data": "the figures of the past, and silenced alerts",
-}
-"""Claim -> what lies on its volume."""
+from slurm.names import CONFIG_MAP, CONTROLLER, HOMES, LOGIN, SIZE_ANNOTATION
 
 _SECTIONS: Mapping[str, str] = {
-    _STATE_CLAIM: "controller",
+    STATE_CLAIM: "controller",
     "database-data": "accounting.database",
     "prometheus-data": "monitoring",
 }
@@ -45,7 +52,7 @@ _COSTS: Mapping[str, str] = {
     "RandomBytes": "a key of the cluster is lost: pods trust each other, and users the login nodes, by it",
     "Release": "what it has installed in Kubernetes is removed at once: without drivers from an operator, jobs on GPUs "
     "fail. Drain such pools first",
-    "Namespace": f"everything in it is lost: all jobs, {_STATE}, the keys",
+    "Namespace": f"everything in it is lost: all jobs, {STATE}, the keys",
 }
 
 _UNPROTECT = "set `slurmstack:protect: false`, apply that with `up`, and then make this change"
@@ -106,16 +113,14 @@ class _Judge:
 
     def effect(self) -> Effect | None:
         """What people should know of it; None if nothing."""
-        if self.change.action == "update":
-            size_key = f"{self._where()}.{'storage' if self._key() in _SECTIONS else 'size'}"
-            verdict = judge(self.change, size_key)
-            return self._effect(verdict.cost, verdict.refused, verdict.because) if verdict else None
-        refused = self._replace_refused() if self.change.action == "replace" else self._delete_refused()
-        cost = self._cost()
-        return self._effect(cost, refused, self.change.because) if cost or refused or self.in_cloud else None
-
-    def _effect(self, cost: str, refused: str, because: tuple[PropertyChange, ...]) -> Effect:
-        action, name = self.change.action, self.change.name
+        action = self.change.action
+        if action == "update":
+            cost, refused = self._update()
+        else:
+            cost, refused = self._cost(), self._replace_refused() if action == "replace" else self._delete_refused()
+        if not (cost or refused or (self.in_cloud and action != "update")):
+            return None
+        name, because = self.change.name, self.change.because
         return Effect(action=action, kind=self.kind, name=name, because=because, cost=cost, refused=refused)
 
     # What it costs
@@ -177,7 +182,7 @@ class _Judge:
                 return f"{never}. Set it back, or to lose this set {missing}"
         if self.change.resource.protect:
             return f"{never}, and this is protected. Set it back, or to lose this set `slurmstack:protect: false` too"
-        return self._name_taken()
+        return ""
 
     def _delete_refused(self) -> str:
         was = self.change.resource
@@ -200,20 +205,6 @@ class _Judge:
             f"worker_nodes.{name}.allow_replacement: true, which ends what still runs there"
         )
 
-    def _name_taken(self) -> str:
-        """A file system that the cloud keeps keeps its name too, and names are unique in a project.
-
-        Pulumi goes by what its state says of the old one, so it does not help to change that in the same update.
-        """
-        was = self.change.before
-        if self.kind != "file system" or was is None or not (was.retained or was.inputs.get("forbidDeletion")):
-            return ""
-        return (
-            "the cloud keeps the old one, whose name the new one needs. To lose it, set "
-            f"{self._where()}.filesystem.forbid_deletion: false beside cloud.allow_replacement: true, apply that with "
-            "`up`, and then make this change"
-        )
-
     def _switches(self) -> dict[str, bool]:
         """The keys of the stack file that allow to make the resource anew, as they are set."""
         pools = self.config.worker_nodes
@@ -230,6 +221,68 @@ class _Judge:
                 return users
         cloud = self.config.cloud
         return {"cloud.allow_replacement": isinstance(cloud, NebiusCloud) and cloud.allow_replacement}
+
+    # What is changed in place
+
+    def _update(self) -> tuple[str, str]:
+        """What it costs, and why it is refused."""
+        cost = refused = ""
+        old = self.change.before
+        was, will = old.inputs if old else {}, self.change.resource.inputs
+        match self.kind, self.change.name:
+            case _ if old is None:
+                pass
+            case (("file system" | "PersistentVolumeClaim"), _):
+                refused = self._other_kind(was, will) or self._resize(old, self.change.resource)
+            case "node group", _:
+                cost = _roll(was, will)
+            case "StatefulSet", name if name == LOGIN:
+                jail = other_jail(release_of(was), release_of(will), jail_root_of(was), jail_root_of(will))
+                refused = other_homes(has_homes(was), has_homes(will)) or jail
+            case "StatefulSet", name if name == CONTROLLER and not is_put_back(was):
+                cost = _upgrade(release_of(was), release_of(will))
+                refused = _same_images(was, will) or other_state(release_of(was), release_of(will))
+            case "ConfigMap", name if name == CONFIG_MAP:
+                refused = other_name(cluster_name_of(was), cluster_name_of(will))
+        return cost, refused
+
+    def _resize(self, was: Resource, will: Resource) -> str:
+        (before, old), (after, new) = map(_size, (was, will))
+        key = f"{self._where()}.{'storage' if self._key() in _SECTIONS else 'size'}"
+        if old is None or new is None or new == old:
+            return ""
+        if new < old:
+            return (
+                f"{key}: {after} is less than the {before} that it has, and it cannot shrink. "
+                f"Set it back to {before}. To really have a smaller one: {self._another_volume()}"
+            )
+        if was.inputs.get("spec", {}).get("storageClassName") != "":
+            return ""
+        return (
+            f"{key}: the volume is a directory, with all the space of its disk whatever its size says, and Kubernetes "
+            f"never changes that size. Set it back to {before}"
+        )
+
+    def _other_kind(self, was: Mapping[str, Any], will: Mapping[str, Any]) -> str:
+        """A claim keeps the class that it was made with, and how many machines may mount it."""
+        section, before, after = self._where(), was.get("spec", {}), will.get("spec", {})
+        keys = {"storageClassName": f"{section}.storage_class", "accessModes": f"{section}.access_mode"}
+        for path, key in keys.items() if self.kind == "PersistentVolumeClaim" else ():
+            old, new = before.get(path), after.get(path)
+            if old is not None and old != new and (new is not None or _has_set(was, path)):
+                shown = ", ".join(old) if isinstance(old, list) else old
+                back = f"Set it back to {shown}" if old else "Remove this key"
+                never = f"{key}: the volume's {path} is {shown!r}, and that can never change. {back}"
+                return f"{never}. To really have another one: {self._another_volume()}"
+        return ""
+
+    def _another_volume(self) -> str:
+        """How people come from one volume to another: never by a destroy with all data, as mounts have no backup."""
+        if self._key().startswith("mount-"):
+            return "add another mount, copy the data, and then remove this one"
+        if self.kind == "PersistentVolumeClaim":
+            return 'docs/backups.md, "Another volume", makes this one anew and leaves all other data alone'
+        return "make another cluster, in a namespace of its own, and copy the data"
 
     # Names
 
@@ -250,3 +303,48 @@ class _Judge:
         """The worker pool of a node group; empty for our own roles."""
         match = re.fullmatch(r"(.+)-\d+", self._key())
         return match.group(1) if match else ""
+
+
+def _has_set(claim: Mapping[str, Any], key: str) -> bool:
+    """Whether an apply has set this. Kubernetes' default is kept where nobody asks for any."""
+    entries = [item for item in claim["metadata"].get("managedFields", []) if item.get("operation") == "Apply"]
+    return any(f"f:{key}" in item.get("fieldsV1", {}).get("f:spec", {}) for item in entries)
+
+
+def _size(resource: Resource) -> tuple[str, int | None]:
+    """Capacity as it is written, and in bytes; None if nobody can tell."""
+    if not resource.type.startswith("kubernetes:"):
+        size = resource.inputs.get("sizeGibibytes")
+        return f"{size}Gi", int(size) * 2**30 if size else None
+    quantity = resource.inputs.get("spec", {}).get("resources", {}).get("requests", {}).get("storage")
+    on_file_system = SIZE_ANNOTATION in annotations_of(resource.inputs)  # of the cloud, which is judged for itself
+    if on_file_system or not isinstance(quantity, str):
+        return "", None
+    return quantity, int(quantity) if quantity.isdigit() else parse_bytes(quantity)
+
+
+def _roll(was: Mapping[str, Any], will: Mapping[str, Any]) -> str:
+    """A node group takes another template by replacing its machines; labels and taints reach new ones only."""
+    old, new = ({**(item.get("template") or {}), "version": item.get("version")} for item in (was, will))
+    if all(same(old.get(name), new.get(name)) for name in {*old, *new} - {"metadata", "taints"}):
+        return ""
+    at_once = (will.get("strategy") or {}).get("maxUnavailable") or {}
+    many = at_once.get("count") or f"{at_once.get('percent', '?')} %"
+    return f"its machines are made anew, {many} at a time: each takes no more jobs and waits for those that run"
+
+
+def _upgrade(old: str, new: str) -> str:
+    if not differ(old, new) or new < old:
+        return ""
+    return f"slurmdbd converts the database to Slurm {new}, slurmctld its state: only a backup takes that back"
+
+
+def _same_images(was: Mapping[str, Any], will: Mapping[str, Any]) -> str:
+    """Images of another release by the digests of before: these were not pinned anew."""
+    old, new = release_of(was), release_of(will)
+    if not differ(old, new) or image_of(was) != image_of(will):
+        return ""
+    return (
+        f"images.digests: they are those of Slurm {old}, and slurm.version is {new}: `slurmstack images build` and "
+        "`slurmstack images push --pin` give those of it"
+    )

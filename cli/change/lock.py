@@ -15,14 +15,14 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl, annotations_of, message, understood
-from local.report import Report, Step
+from local.report import Report
 
 LEASE = "slurmstack"
 """Name of the Lease."""
@@ -43,21 +43,19 @@ Work = Literal["up", "destroy", "restore", "rotate", "jail remove"]
 def held(kubectl: Kubectl, namespace: str, work: Work, report: Report, *, timeout: float = 900) -> Iterator[Lock]:
     """The cluster's lock. Raises Failure if others hold it for `timeout` seconds."""
     lock = Lock(kubectl, namespace, work, report, timeout)
-    with _interruptible():
-        try:
-            lock.take()
-            yield lock
-        finally:
-            lock.release()
+    be_interruptible()
+    try:
+        lock.take()
+        yield lock
+    finally:
+        lock.release()
 
 
-@contextmanager
-def _interruptible() -> Iterator[None]:
+def be_interruptible() -> None:
     """Have all that ends a command do so as Ctrl-C does, which takes back what is half done.
 
     A session that is cut off (SIGHUP, unless `nohup` ignores it), a pipeline that is cancelled (SIGTERM).
     """
-    in_main = threading.current_thread() is threading.main_thread()
     ours = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) == signal.SIG_DFL]
 
     def end(*_: object) -> None:
@@ -65,13 +63,8 @@ def _interruptible() -> Iterator[None]:
             signal.signal(number, signal.SIG_IGN)  # the next one would end what is taken back now
         raise KeyboardInterrupt
 
-    for number in ours if in_main else ():
+    for number in ours if threading.current_thread() is threading.main_thread() else ():
         signal.signal(number, end)
-    try:
-        yield
-    finally:
-        for number in ours if in_main else ():
-            signal.signal(number, signal.SIG_DFL)
 
 
 class Lock:
@@ -92,40 +85,29 @@ class Lock:
 
     def take(self) -> None:
         """Hold the lock, after all others. Where the namespace is not there yet, nobody can: take it again then."""
-        if self._create():
-            return
-        other = self._read()
-        first = _holder(other)
-        if other is not None and not has_died(other):
-            self._report.info(f"if it has ended without a word: {self._free}")
-        with self._report.step(f"Waiting for {first}") as step:
-            self._wait(first, step)
+        deadline, died, step, first = time.monotonic() + self._timeout, 0.0, None, ""
+        free = f"`{self._kubectl.shown} delete lease {self._name} -n {self._namespace}`"
+        with ExitStack() as shown:
+            while not self._create():
+                other, now = self._read(), time.monotonic()
+                holder, is_dead = _holder(other), other is not None and has_died(other)
+                if step is None:
+                    if other is not None and not is_dead:
+                        self._report.info(f"if it has ended without a word: {free}")
+                    step, first = shown.enter_context(self._report.step(f"Waiting for {holder}")), holder
+                died = (died or now) if is_dead else 0.0
+                if other is not None and died and now - died >= LINGER:
+                    self._delete(other)
+                if now > deadline:
+                    hint = f"run this again later, or if it is dead {free}"
+                    raise Failure(f"{holder} has not ended after {self._timeout:.0f} s", hint=hint)
+                step.progress(0, 0, holder if holder != first else "")
+                time.sleep(POLL)
 
     def release(self) -> None:
         """Let others have it. One that was taken away, or has gone with the namespace, is left as it is."""
         if self._held:
             self._delete(self._held)
-
-    @property
-    def _free(self) -> str:
-        """The command that takes the lock away from whoever has it."""
-        return f"`{self._kubectl.shown} delete lease {self._name} -n {self._namespace}`"
-
-    def _wait(self, first: str, step: Step) -> None:
-        deadline, died = time.monotonic() + self._timeout, 0.0
-        while not self._create():
-            other, now = self._read(), time.monotonic()
-            holder = _holder(other)
-            died = (died or now) if other is not None and has_died(other) else 0.0
-            if other is not None and died and now - died >= LINGER:
-                self._delete(other)
-            if now > deadline:
-                raise Failure(
-                    f"{holder} has not ended after {self._timeout:.0f} s",
-                    hint=f"run this again later, or if it is dead {self._free}",
-                )
-            step.progress(0, 0, holder if holder != first else "")
-            time.sleep(POLL)
 
     def _create(self) -> bool:
         """Whether there is nothing to wait for: the lease is made, or there is no namespace for it."""

@@ -1,20 +1,32 @@
-"""Whose a namespace is, and what is under way in it: nobody else's cluster is taken over, filled or deleted."""
+"""Whose a namespace is, of what its data is, and what is under way in it.
+
+Nobody else's cluster is taken over, filled or deleted, and no data is given to a Slurm that cannot use it.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from cli.change.effects import DATA
-from cli.change.in_place import has_put_back, other_homes, other_jail, other_name, other_state
 from cli.errors import Failure, Refused
-from cli.kubectl.client import FIELD_MANAGER, Kubectl, annotations_of, labels_of
-from cli.program.manifests import Manifest
+from cli.kubectl.client import FIELD_MANAGER, Kubectl, annotations_of, cluster_labels, labels_of
 from cli.stack import Stack
 from config.cluster import ClusterConfig
-from slurm.names import STACK
+from slurm.names import GENERATED, HOMES, JAIL_DIR, JAIL_ROOTS, RELEASE_ANNOTATION, SIZE_ANNOTATION, STACK
+
+STATE_CLAIM = "controller-state"
+STATE = "the job queue and Slurm's other state"
+DATA: Mapping[str, str] = {
+    "jail": "all users' files and the software in the jail",
+    HOMES: "all users' homes",
+    STATE_CLAIM: STATE,
+    "database-data": "the records of all jobs, and the accounts, QOS and users in them",
+    "prometheus-data": "the figures of the past, and silenced alerts",
+}
+"""Claim -> what lies on its volume."""
 
 RESTORING = "slurmstack/restoring"
 """Annotation: a `Note` as JSON."""
@@ -53,6 +65,9 @@ def note_of(objects: Iterable[Mapping[str, Any]]) -> Note | None:
             return Note(step=step, parts=parts, backup=backup, leave_stopped=bool(said.get("leave_stopped")))
     return None
 
+
+PUT_BACK = "slurmstack/put-back"
+"""Annotation of a StatefulSet of slurmctld that a restore has left stopped: the backup that its state is of."""
 
 REPLICAS_BEFORE = "slurmstack/replicas-before-restore"
 """Annotation of a workload that a restore has stopped: how many pods it had."""
@@ -130,14 +145,15 @@ def refuse_other_kept(namespace: Mapping[str, Any] | None, config: ClusterConfig
     except (ValueError, AttributeError):  # somebody's own
         return
     own = "" if config.images.tag is not None else config.slurm.version
-    jail = other_jail(release, own, root, config.jail.root or "")
-    verdicts = (
-        other_name(name, config.slurm.cluster_name), jail, other_state(release, own), other_homes(apart, homes),
-    )  # fmt: skip
-    for verdict in verdicts:
-        if verdict is not None and verdict.refused:
-            kept = f"the namespace {namespace['metadata']['name']!r} has the data that `destroy` has kept"
-            raise Refused(f"{kept}. {verdict.refused}", hint="`slurmstack destroy --delete-data` deletes it for good")
+    why = (
+        other_name(name, config.slurm.cluster_name)
+        or other_jail(release, own, root, config.jail.root or "")
+        or other_state(release, own)
+        or other_homes(apart, homes)
+    )
+    if why:
+        kept = f"the namespace {namespace['metadata']['name']!r} has the data that `destroy` has kept"
+        raise Refused(f"{kept}. {why}", hint="`slurmstack destroy --delete-data` deletes it for good")
 
 
 def refuse_half_rotated(objects: Iterable[Mapping[str, Any]]) -> None:
@@ -176,26 +192,170 @@ def is_stopped(workload: Mapping[str, Any]) -> bool:
     return REPLICAS_BEFORE in annotations_of(workload) and not workload.get("spec", {}).get("replicas")
 
 
-def refuse_left_behind(
-    kubectl: Kubectl, namespace: str, objects: Sequence[Manifest], live: Mapping[tuple[str, str], Any]
-) -> None:
-    """Raise Refused where a claim would get a new empty volume, and an older one is reserved for it.
+def is_put_back(item: Mapping[str, Any]) -> bool:
+    """Whether it is the StatefulSet of a slurmctld that is stopped since a restore, maybe of an older release."""
+    return has_put_back(item) and item.get("spec", {}).get("replicas") == 0
 
-    Its claim may have gone with the namespace, by other hands than ours.
+
+def has_put_back(item: Mapping[str, Any]) -> bool:
+    """The same, or an apply has begun to start what that restore has left, and was cut short."""
+    return PUT_BACK in ((item.get("metadata") or {}).get("annotations") or {})
+
+
+def forget_restore(kubectl: Kubectl, namespace: str, objects: Iterable[Mapping[str, Any]]) -> None:
+    """An apply has started what a restore has left stopped: a pool of no nodes would be taken for one that it stops."""
+    for item in objects:
+        noted = {REPLICAS_BEFORE, PUT_BACK, RESTORING} & set(item["metadata"].get("annotations") or {})
+        if noted and item["kind"] in {"StatefulSet", "Deployment"}:
+            workload = f"{item['kind'].lower()}/{item['metadata']['name']}"
+            away = [f"{note}-" for note in sorted(noted)]
+            kubectl.run("annotate", workload, "-n", namespace, *away, f"--field-manager={FIELD_MANAGER}")
+
+
+# What `destroy` keeps
+
+AFTERWARDS = (
+    "`slurmstack up` with the same namespace in slurmstack:cluster goes on with it; "
+    "`slurmstack destroy --delete-data` deletes it for good"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """The data of one cluster."""
+
+    volumes: Mapping[str, str]
+    """What lies on which claim, for people -> name of its PersistentVolume; empty where it has none yet."""
+    keys: bool
+    """Whether the Secret is there from which all keys are made."""
+
+    @property
+    def lines(self) -> list[str]:
+        """For people, one thing a line."""
+        keys = f"Secret {GENERATED} (keys of munge, tokens, SSH hosts, REST API and database)"
+        return [*self.volumes, *([keys] if self.keys else [])]
+
+
+def data_of(kubectl: Kubectl, namespace: str) -> Kept:
+    """The cluster's data, whether it runs or not."""
+    found = kubectl.items("persistentvolumeclaim", "-n", namespace, "-l", cluster_labels(namespace))
+    # A pod's own claims (scratch) go with their pod.
+    claims = [item for item in found if not item["metadata"].get("ownerReferences")]
+    return Kept(
+        volumes={_told(item): str(item["spec"].get("volumeName") or "") for item in claims},
+        keys=bool(kubectl.items("secret", GENERATED, "-n", namespace)),
+    )
+
+
+def _told(claim: Mapping[str, Any]) -> str:
+    name = str(claim["metadata"]["name"])
+    requests = (claim["spec"].get("resources") or {}).get("requests") or {}
+    size = str(annotations_of(claim).get(SIZE_ANNOTATION) or requests.get("storage", ""))
+    holds = DATA.get(name, "files of users" if name.startswith("mount-") else "")
+    return f"{name} ({', '.join(filter(None, (size, holds)))})"
+
+
+def only_kept(kubectl: Kubectl, namespace: str) -> Kept | None:
+    """The data, where nothing else of the cluster is there; None where `destroy` has not left it so."""
+    present = kubectl.items("namespace", namespace)
+    return data_of(kubectl, namespace) if any(KEPT in labels_of(item) for item in present) else None
+
+
+def unmark(kubectl: Kubectl, namespace: str) -> None:
+    """The cluster is there again."""
+    kubectl.run("label", "namespace", namespace, f"{KEPT}-", f"--field-manager={FIELD_MANAGER}")
+
+
+# What a cluster's data can never become, in place or after a `destroy` that has kept them
+
+
+def differ(old: str, new: str) -> bool:
+    """Whether both are known, and are not the same."""
+    return bool(old and new) and old != new
+
+
+def other_jail(old: str, new: str, before: str, after: str) -> str:
+    """Steps load Slurm's plugins from the jail's root, which is filled once: another release would not fit to it.
+
+    `before`, `after`: the roots, empty for the first one. What is in one that is there already, `up` asks the volume.
     """
-    claims = {item.name: item.document["spec"] for item in objects if item.kind == "PersistentVolumeClaim"}
-    missing = {name: spec for name, spec in claims.items() if ("PersistentVolumeClaim", name) not in live}
-    wanted = {item.name for item in objects if item.kind == "PersistentVolume"}
-    if all(spec.get("volumeName") for spec in missing.values()):
-        return
-    for volume in kubectl.items("persistentvolume", "-l", "app.kubernetes.io/part-of=slurmstack"):
-        reserved, name = volume["spec"].get("claimRef", {}), str(volume["metadata"]["name"])
-        if reserved.get("namespace") == namespace and reserved.get("name") in missing and name not in wanted:
-            claim = str(reserved["name"])
-            raise Refused(
-                f"the volume {name} has {DATA.get(claim, 'files')}, from an earlier cluster in namespace {namespace}, "
-                f"and the stack file asks for another, empty one: storage class "
-                f"{missing[claim].get('storageClassName') or 'of the cluster'}",
-                hint="remove the volume's storage_class from the stack file to go on with what is there; "
-                f"`{kubectl.shown} delete persistentvolume {name}` if it is not needed",
-            )
+    if not differ(old, new) or before != after:
+        return ""
+    return (
+        f"slurm.version: the {f'root {before!r}' if before else 'jail'} was filled with Slurm {old}, and daemons "
+        f"of {new} would not fit to it. Set it back to {old}, or name another root, which is filled anew: "
+        f"jail: {{root: slurm-{new}}}"
+    )
+
+
+def other_state(old: str, new: str) -> str:
+    """What slurmctld has written, an older one does not read."""
+    if not differ(old, new) or new > old:
+        return ""
+    return (
+        f"slurm.version: the cluster's state is that of Slurm {old}, which {new} cannot read. Set it back, or put a "
+        f"backup of {new} back first (docs/upgrades.md)"
+    )
+
+
+def other_homes(old: bool, new: bool) -> str:
+    """Whether homes have a volume of their own. Nobody has moved them, so users would see an empty /home."""
+    if old == new:
+        return ""
+    where = {False: "in the jail's volume", True: "on a volume of their own"}
+    return (
+        f"jail.homes: homes of this cluster are {where[old]}, and pods would show users an empty /home "
+        f"{where[new]}. {'Remove this key' if new else 'Put it back'}; docs/jail.md says how homes are moved"
+    )
+
+
+def other_name(old: str, new: str) -> str:
+    """Slurmctld keeps the name with its state, and does not start with another one ("CLUSTER NAME MISMATCH")."""
+    if not differ(old, new):
+        return ""
+    return (
+        f"slurm.cluster_name: the cluster's state is that of {old!r}, and slurmctld does not start with it as "
+        f"{new!r}; set it back to {old}. Another name is another cluster: make it in a namespace of its own "
+        "(slurmstack:cluster), with an empty volume for the controller's state"
+    )
+
+
+def root_of(pod: Mapping[str, Any]) -> str | None:
+    """Name of the root that a pod's specification leads into; empty: the first one; None: it leads into none."""
+    for container in pod.get("containers") or ():
+        for item in container.get("volumeMounts") or ():
+            if item.get("mountPath") == JAIL_DIR:
+                found = re.fullmatch(rf"{re.escape(JAIL_ROOTS)}/([^/]+)/root", str(item.get("subPath") or ""))
+                return found.group(1) if found else ""
+    return None
+
+
+def jail_root_of(stateful_set: Mapping[str, Any]) -> str:
+    """The jail's root that the pods lead into; empty for the first one."""
+    return root_of(stateful_set["spec"]["template"]["spec"]) or ""
+
+
+def has_homes(stateful_set: Mapping[str, Any]) -> bool:
+    """Whether the pods have a volume of homes."""
+    volumes = stateful_set["spec"]["template"]["spec"].get("volumes") or ()
+    return any((item.get("persistentVolumeClaim") or {}).get("claimName") == HOMES for item in volumes)
+
+
+def release_of(stateful_set: Mapping[str, Any]) -> str:
+    """The Slurm release that is noted, or that a tag has which we computed (`24.11-0f3a9c2b7d41`), else nothing."""
+    if noted := annotations_of(stateful_set).get(RELEASE_ANNOTATION):
+        return str(noted)
+    match = re.search(r":(\d\d\.\d\d)-[0-9a-f]{12}$", image_of(stateful_set))
+    return match.group(1) if match else ""
+
+
+def image_of(stateful_set: Mapping[str, Any]) -> str:
+    """The image of its pods' first container."""
+    return str(stateful_set["spec"]["template"]["spec"]["containers"][0]["image"])
+
+
+def cluster_name_of(configuration: Mapping[str, Any]) -> str:
+    """`ClusterName` in the ConfigMap of Slurm's files; empty if it is not there."""
+    slurm_conf = str((configuration.get("data") or {}).get("slurm.conf", ""))
+    found = re.search(r"^ClusterName=(\S+)$", slurm_conf, re.MULTILINE)
+    return found.group(1) if found else ""

@@ -1,48 +1,44 @@
-"""The plan of an apply with kubectl: a stack compared with its cluster, and what that costs data, machines and jobs."""
+"""What an apply changes, and what that costs data, machines and jobs.
+
+A stack compared with its cluster, or, where the Pulumi engine applies, with Pulumi's state and the engine's own look.
+"""
 
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
+from urllib.parse import quote
 
-from cli.change.change import Change, differences, of_object
+from cli.access.reach import reach, reach_if_made
+from cli.change.change import Action, Change, compare, differences, of_object, of_recording, of_states
 from cli.change.effects import Effect, effects
-from cli.change.job_effects import Queue
-from cli.change.jobs import JobsTouched, Pods, jobs_touched
+from cli.change.jobs import JobsTouched, Queue, jobs_touched
 from cli.change.owner import (
     KEPT,
+    refuse_foreign,
     refuse_half_restored,
     refuse_half_rotated,
-    refuse_left_behind,
     refuse_other_kept,
     refuse_other_stack,
     refuse_takeover,
 )
 from cli.errors import Failure, Refused
 from cli.kubectl.client import FIELD_MANAGER, OWNERS, Kubectl, as_list, cluster_labels, labels_of, message
-from cli.program.manifests import Manifest, manifests
-from cli.program.recording import KeptValues, program_loading, record
+from cli.program.recording import KeptValues, Made, Manifest, manifests, program_loading, record
+from cli.program.values import Resource, Secret, contains, from_state
+from cli.stack import Stack
 from config.cluster import ClusterConfig
+from config.sections.cloud import NebiusCloud
 from slurm.names import CONFIG_MAP, CONTROLLER, GENERATED, JAIL, POOL_LABEL
-
-APPLY_SET = "slurmstack"
-"""Name of the Secret that is the parent of the apply set."""
-
-PART_OF = "applyset.kubernetes.io/part-of"
-"""Label of what a later apply may prune."""
-
-ON_DELETE = {"type": "OnDelete"}
-"""Update strategy of the worker pools: `elastic` replaces a pod when its node is idle."""
 
 RIGHTS_OUTSIDE = "clusterrolebinding,clusterrole,priorityclass"
 """What the stack may have in no namespace, besides the namespace itself and volumes, which are never deleted with an
-apply. An apply set has a namespace, so these are found by their labels."""
+apply."""
 
 
 Live = Mapping[tuple[str, str], dict[str, Any]]
@@ -60,8 +56,9 @@ class Plan:
     """Those of the objects that are there."""
     inside: Live
     """All that is in the namespace, whoever made it."""
-    outside: tuple[dict[str, Any], ...]
-    """This cluster's objects in no namespace that are no longer in the stack."""
+    left: tuple[dict[str, Any], ...]
+    """What an earlier apply has made, here or in no namespace, and is no longer in the stack. Never a claim or volume:
+    they hold data."""
     effects: tuple[Effect, ...]
     """What the plan costs, and what of it is refused, as far as nobody has to ask the API server for that."""
 
@@ -79,7 +76,7 @@ class Plan:
     @property
     def pool_leaves(self) -> bool:
         """Whether there is a pool that is no longer in the stack."""
-        return any(key(item) not in self.wanted for item in self.pools)
+        return any(POOL_LABEL in labels_of(item) for item in self.left)
 
     @property
     def is_only_kept(self) -> bool:
@@ -97,98 +94,54 @@ def plan(kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *
 
     Raises Failure if the cluster is not one that kubectl may change.
     """
-    with program_loading():
-        inside = objects_in(kubectl, config.cluster.namespace)
-    kept = _kept(inside, config.cluster.namespace)
+    namespace = config.cluster.namespace
+    with program_loading(), ThreadPoolExecutor() as pool:
+        of_all = ("-l", "app.kubernetes.io/part-of=slurmstack", OWNERS)
+        outside = pool.submit(kubectl.items, f"persistentvolume,{RIGHTS_OUTSIDE}", *of_all)
+        it = pool.submit(kubectl.items, "namespace", namespace, OWNERS)
+        operated = pool.submit(_operated, kubectl, namespace)
+        inside = objects_in(kubectl, namespace) | operated.result()
+        found = {key(item): item for item in (*it.result(), *outside.result())} | inside
+    kept = _kept(inside, namespace)
     objects = manifests(record(sections, stack=stack, generated=kept))
     if kept.damaged:
         raise Failure(
             f"Secret {GENERATED}: {', '.join(kept.damaged)} is no such key",
             hint='put the Secret back from its backup (docs/rotate-keys.md, "Back up the keys")',
         )
-    outside = kubectl.items(RIGHTS_OUTSIDE, "-l", cluster_labels(config.cluster.namespace))
+    wanted = {item.key for item in objects}
     planned = Plan(
-        namespace=config.cluster.namespace, objects=tuple(objects), kept=kept,
-        live=live_objects(kubectl, objects, inside), inside=inside, outside=(), effects=(),
-    )  # fmt: skip
-    planned = replace(
-        planned,
-        outside=tuple(item for item in outside if key(item) not in planned.wanted),
-        effects=effects(_expected(planned), config),
+        namespace=namespace,
+        objects=tuple(objects),
+        kept=kept,
+        live={at: item for at, item in found.items() if at in wanted},
+        inside=inside,
+        left=tuple(item for at, item in found.items() if at not in wanted and _was_applied(item, namespace)),
+        effects=(),
     )
+    planned = replace(planned, effects=effects(_expected(planned), config))
     there = planned.live.get(("Namespace", planned.namespace))
     refuse_takeover(there)
     refuse_other_stack(kubectl, there, stack)
     refuse_half_restored(planned.inside.values())
     refuse_half_rotated(planned.inside.values())
     refuse_other_kept(there, config, has_jail=("PersistentVolumeClaim", JAIL) in planned.live)
-    refuse_left_behind(kubectl, planned.namespace, planned.objects, planned.live)
-    refuse_rolling(kubectl, planned.namespace, planned.wanted, planned.live)
     return planned
-
-
-def refuse_rolling(
-    kubectl: Kubectl, namespace: str, wanted: Mapping[tuple[str, str], Mapping[str, Any]], live: Live
-) -> None:
-    """Raise Failure for pools made when Kubernetes replaced their pods: `rollingUpdate` stays beside `OnDelete`.
-
-    The API server refuses the two together, and no server-side apply removes a default.
-    """
-    names = [
-        at[1]
-        for at, item in wanted.items()
-        if item.get("spec", {}).get("updateStrategy") == ON_DELETE
-        and "rollingUpdate" in live.get(at, {}).get("spec", {}).get("updateStrategy", {})
-    ]
-    if names:
-        patch = json.dumps({"spec": {"updateStrategy": {**ON_DELETE, "rollingUpdate": None}}})
-        raise Failure(
-            f"{', '.join(names)}: the StatefulSet was made by an older version",
-            hint=f"patch it once, which touches no pod: {kubectl.shown} -n {namespace} patch "
-            f"--field-manager={FIELD_MANAGER} statefulset {' '.join(names)} --type=merge -p '{patch}'",
-        )
 
 
 def _expected(planned: Plan) -> list[Change]:
     """What may change, without asking the API server what it would make of the objects: that takes half a second."""
-    left = [
-        of_object(item)
-        for at, item in planned.inside.items()
-        if at not in planned.wanted and labels_of(item).get("app.kubernetes.io/part-of") == "slurmstack"
-        if item["kind"] in {"StatefulSet", "PodTemplate", "Deployment"}
-    ]
     return [
         *(
             Change(action="update", resource=of_object(planned.wanted[at]), before=of_object(present))
             for at, present in planned.live.items()
         ),
-        *(Change(action="delete", resource=item, before=item) for item in left),
+        *_deletions(planned.left),
     ]
 
 
-def preview(kubectl: Kubectl, planned: Plan) -> list[Change]:
-    """Each object that applying the plan would create, change or delete."""
-    if not planned.exists:
-        return [Change(action="create", resource=of_object(item.document)) for item in planned.objects]
-    left = sorted((item for item in members(kubectl, planned.namespace) if key(item) not in planned.wanted), key=key)
-    objects = [as_member(item, planned.namespace) if is_member(item) else item for item in planned.objects]
-    return changes(kubectl, objects, planned.live, [*left, *planned.outside])
-
-
-def is_member(manifest: Manifest) -> bool:
-    """Whether the object belongs to the set. Claims hold data: outside of it, no prune can ever delete them."""
-    return not manifest.cluster_scoped and manifest.kind != "PersistentVolumeClaim"
-
-
-def as_member(manifest: Manifest, namespace: str) -> Manifest:
-    """The object with the label that `kubectl apply` adds to members of the set, so that it is no difference."""
-    return manifest.noted("labels", {PART_OF: set_id(namespace)})
-
-
-def set_id(namespace: str) -> str:
-    """The apply set's id, as KEP-3659 defines it for a Secret as parent."""
-    digest = hashlib.sha256(f"{APPLY_SET}.{namespace}.Secret.".encode()).digest()
-    return f"applyset-{base64.urlsafe_b64encode(digest).decode().rstrip('=')}-v1"
+def _deletions(left: Iterable[Mapping[str, Any]]) -> list[Change]:
+    return [Change(action="delete", resource=item, before=item) for item in map(of_object, left)]
 
 
 def _kept(inside: Live, namespace: str) -> KeptValues:
@@ -206,7 +159,7 @@ def _kept(inside: Live, namespace: str) -> KeptValues:
     return KeptValues({name: base64.b64decode(value).decode() for name, value in data.items()})
 
 
-def jobs_of_plan(kubectl: Kubectl, planned: Plan, asked: Future[tuple[Queue, Pods]] | None = None) -> JobsTouched:
+def jobs_of_plan(kubectl: Kubectl, planned: Plan, asked: Future[Queue] | None = None) -> JobsTouched:
     """What applying a plan does to the jobs. `asked`: where the queue has been asked for already."""
     if not planned.exists:
         return JobsTouched()
@@ -241,23 +194,25 @@ KINDS = (
 )
 """What a stack has in its namespace (a test holds that these are all), as `kubectl get` takes them."""
 
+OPERATOR = "monitoring.coreos.com"
+OPERATED = ("servicemonitors", "podmonitors", "prometheusrules")
+"""What a stack may have of kinds that the cluster need not know: the API of Prometheus' operator."""
+
 APPLY = ("apply", "--server-side", "--force-conflicts", f"--field-manager={FIELD_MANAGER}")
 
 _OF_THE_SERVER = {"managedFields", "generation", "resourceVersion", "creationTimestamp", "uid"}
 """What the API server writes itself into an object's metadata."""
 
 
-def changes(
-    kubectl: Kubectl, objects: Sequence[Manifest], live: Live, left: Sequence[Mapping[str, Any]] = ()
-) -> list[Change]:
-    """What applying the objects would do. `live`: those that exist. `left`: what is there and no longer among them.
+def changes(kubectl: Kubectl, planned: Plan) -> list[Change]:
+    """Each object that applying the plan would create, change or delete.
 
     The API server itself tells, by a dry run, what each object would become: so defaults are no differences, and what
     was changed by hand is one. Raises Refused in its words if it will not change one of them.
     """
-    found: list[Change] = []
-    outcome = _dry_run(kubectl, [manifest for manifest in objects if manifest.key in live])
-    for manifest in objects:
+    found, live = list[Change](), planned.live
+    outcome = _dry_run(kubectl, [manifest for manifest in planned.objects if manifest.key in live])
+    for manifest in planned.objects:
         at = manifest.key
         resource, before = of_object(manifest.document), of_object(live[at]) if at in live else None
         if before is None:
@@ -267,8 +222,7 @@ def changes(
             properties = tuple(differences(old, new, secret=manifest.kind == "Secret"))
             if properties:
                 found.append(Change(action="update", resource=resource, before=before, properties=properties))
-    gone = [of_object(document) for document in left]
-    return found + [Change(action="delete", resource=resource, before=resource) for resource in gone]
+    return found + _deletions(planned.left)
 
 
 def key(document: Mapping[str, Any]) -> tuple[str, str]:
@@ -276,19 +230,44 @@ def key(document: Mapping[str, Any]) -> tuple[str, str]:
     return str(document["kind"]), str(document["metadata"]["name"])
 
 
+def kind_of(document: Mapping[str, Any]) -> str:
+    """Kind of an object, as `kubectl delete` takes it."""
+    operated = str(document.get("apiVersion", "")).startswith(OPERATOR)
+    return str(document["kind"]).lower() + (f".{OPERATOR}" if operated else "")
+
+
 def objects_in(kubectl: Kubectl, namespace: str) -> dict[tuple[str, str], dict[str, Any]]:
     """All objects of `KINDS` in a namespace, whoever made them: one request a kind, however many pools there are."""
     return {key(item): item for item in kubectl.items(",".join(KINDS), "-n", namespace, OWNERS)}
 
 
-def live_objects(kubectl: Kubectl, objects: Sequence[Manifest], inside: Live) -> dict[tuple[str, str], dict[str, Any]]:
-    """Those of the objects that exist. `inside`: what `objects_in` has found just now."""
-    wanted = {item.key for item in objects}
-    live = {at: item for at, item in inside.items() if at in wanted}
-    if others := [item.document for item in objects if item.cluster_scoped or item.kind.lower() not in KINDS]:
-        get = ("get", "--ignore-not-found", "-f", "-", "-o", "json", OWNERS)
-        live |= {key(item): item for item in _items(kubectl.run(*get, stdin=as_list(others)).stdout)}
-    return live
+def _operated(kubectl: Kubectl, namespace: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """What an operator of Prometheus reads; nothing where the cluster does not know such objects (any more).
+
+    `kubectl get KIND` would look through the whole API for a kind that is not there.
+    """
+    ours, found = quote(cluster_labels(namespace), safe=""), dict[tuple[str, str], dict[str, Any]]()
+    for kind in OPERATED:
+        path = f"/apis/{OPERATOR}/v1/namespaces/{namespace}/{kind}?labelSelector={ours}"
+        done = kubectl.run("get", "--raw", path, check=False)
+        if done.returncode != 0:
+            break
+        found |= {key(item): item for item in _items(done.stdout)}
+    return found
+
+
+def _was_applied(item: Mapping[str, Any], namespace: str) -> bool:
+    """Whether an apply has made an object for this cluster, and may delete it: no claim or volume, which hold data.
+
+    An earlier version kept a list of its objects in a Secret, which has a label by that.
+    """
+    labels, name = labels_of(item), str(item["metadata"]["name"])
+    if "applyset.kubernetes.io/id" in labels:
+        return name == "slurmstack"
+    ours = labels.get("app.kubernetes.io/part-of"), labels.get("app.kubernetes.io/instance")
+    entries = item["metadata"].get("managedFields") or ()
+    by_apply = any(entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply" for entry in entries)
+    return by_apply and ours == ("slurmstack", namespace) and not str(item["kind"]).startswith("PersistentVolume")
 
 
 def _dry_run(kubectl: Kubectl, objects: Sequence[Manifest]) -> dict[tuple[str, str], dict[str, Any]]:
@@ -308,7 +287,7 @@ def _items(printed: str) -> list[dict[str, Any]]:
     if not printed.strip():
         return []
     document = json.loads(printed)
-    return list(document["items"]) if document["kind"] == "List" else [document]
+    return list(document["items"]) if "items" in document else [document]
 
 
 def _comparable(document: dict[str, Any]) -> dict[str, Any]:
@@ -316,44 +295,119 @@ def _comparable(document: dict[str, Any]) -> dict[str, Any]:
     return {**document, "metadata": metadata, "status": None}
 
 
-_KINDS = "applyset.kubernetes.io/contains-group-kinds"
+# Where the Pulumi engine applies
+
+_ACTIONS: Mapping[str, Action] = {
+    "create": "create",
+    "import": "create",
+    "update": "update",
+    "replace": "replace",
+    "create-replacement": "replace",
+    "delete": "delete",
+}
+"""Steps of the engine that change something; the halves of a replacement are one change."""
 
 
-_UNKNOWN = ("have a resource type", "could not find the requested resource")
-"""In kubectl's complaint about a kind that the cluster does not know, before and after it has asked the cluster."""
+@dataclass(frozen=True, kw_only=True)
+class EnginePlan:
+    """What it takes to come from one state of a stack to another."""
+
+    changes: tuple[Change, ...]
+    effects: tuple[Effect, ...]
+    resources: tuple[Resource, ...] = ()
+    """All resources that are to be."""
 
 
-def members(kubectl: Kubectl, namespace: str) -> list[dict[str, Any]]:
-    """The set's objects of all kinds that the cluster still knows."""
-    kinds = served_kinds(kubectl, namespace)
-    return kubectl.items(",".join(kinds), "-n", namespace, "-l", f"{PART_OF}={set_id(namespace)}") if kinds else []
+def against_state(stack: Stack, document: Mapping[str, Any]) -> EnginePlan:
+    """The stack compared with a document that `pulumi stack export` printed. Nothing is asked of any cloud."""
+    recording = record(stack.sections, stack=stack.name, made=_made(document))
+    return compared(stack, of_export(document), of_recording(recording))
 
 
-def served_kinds(kubectl: Kubectl, namespace: str) -> list[str]:
-    """Kinds of the set's objects (`ConfigMap`, `PodMonitor.monitoring.coreos.com`), of those that the cluster knows."""
-    return [kind for kind in _set_kinds(kubectl, namespace) if _is_served(kubectl, namespace, kind)]
+def against_state_and_cluster(stack: Stack, document: Mapping[str, Any]) -> EnginePlan:
+    """The same. Raises Failure if the namespace in a cluster that is there is not the stack's, or is half restored."""
+    if isinstance(stack.config.cloud, NebiusCloud):
+        return against_state(stack, document)
+    kubectl, namespace = reach(stack), stack.config.cluster.namespace
+    there = next(iter(kubectl.items("namespace", namespace)), None)
+    refuse_foreign(there)
+    refuse_other_stack(kubectl, there, stack.name)
+    refuse_half_restored(kubectl.items("statefulset,deployment", "-n", namespace))
+    return against_state(stack, document)
 
 
-def forget_unknown_kinds(kubectl: Kubectl, namespace: str) -> bool:
-    """Strike kinds off that left the cluster with all their objects; kubectl prunes nothing any more because of them.
+def removal(stack: Stack, document: Mapping[str, Any]) -> EnginePlan:
+    """What it means to destroy everything in a document that `pulumi stack export` printed."""
+    return compared(stack, of_export(document), [])
 
-    Returns whether there were any.
+
+def compared(stack: Stack, before: Sequence[Resource], after: Sequence[Resource]) -> EnginePlan:
+    """Two sets of resources compared; `stack` is that of the later one."""
+    changes = compare(before, after)
+    found = effects(changes, stack.config)
+    return EnginePlan(changes=tuple(changes), effects=found, resources=tuple(after))
+
+
+def jobs_of(stack: Stack, planned: EnginePlan) -> JobsTouched:
+    """What an update by the engine does to the jobs. A cluster that cannot be asked stops no preview."""
+    namespace = stack.config.cluster.namespace
+    try:
+        kubectl = reach_if_made(stack)
+        if kubectl is None:
+            return JobsTouched()
+        old = [
+            *kubectl.items("statefulset,podtemplate", "-n", namespace),
+            *kubectl.items("configmap", CONFIG_MAP, "-n", namespace),
+        ]
+    except Failure as failure:
+        return JobsTouched(unread=str(failure))
+    resources = (item for item in planned.resources if item.type.startswith("kubernetes:"))
+    new = [item.inputs for item in resources if "metadata" in item.inputs]  # a Helm release is no object
+    return jobs_touched(kubectl, namespace, old=old, new=new)
+
+
+def of_export(document: Mapping[str, Any]) -> list[Resource]:
+    """The resources of a document that `pulumi stack export` printed."""
+    return of_states((document.get("deployment") or {}).get("resources") or [])
+
+
+def _made(document: Mapping[str, Any]) -> dict[tuple[str, str], Made]:
+    """The cloud's resources as they are, so that ids and addresses in the new program are the real ones."""
+    made = {}
+    for item in (document.get("deployment") or {}).get("resources") or []:
+        if item["type"].startswith("nebius:") and not item.get("delete"):
+            outputs = from_state(item.get("outputs") or {})
+            known = {name: value for name, value in outputs.items() if not contains(value, Secret)}
+            made[item["type"], item["urn"].rsplit("::", 1)[1]] = Made(id=item.get("id", ""), outputs=known)
+    return made
+
+
+def foreseen(printed: str, planned: EnginePlan, *, failed: bool) -> tuple[tuple[Change, ...], list[str]]:
+    """What `pulumi preview --json` would change, with our properties where the state tells them; and its warnings.
+
+    Raises Failure with the engine's words if it has failed.
     """
-    kinds, served = _set_kinds(kubectl, namespace), served_kinds(kubectl, namespace)
-    if served != kinds:
-        kubectl.run("annotate", "secret", APPLY_SET, "-n", namespace, "--overwrite", f"{_KINDS}={','.join(served)}")
-    return served != kinds
+    try:
+        document = json.loads(printed)
+    except ValueError as error:
+        raise Failure(f"pulumi preview printed no JSON: {printed.strip() or 'nothing'}") from error
+    if failed:
+        raise Failure("pulumi preview failed: " + ("\n".join(_said(document, "error")) or "it says no reason"))
+    known, found = {change.resource.urn: change for change in planned.changes}, dict[str, Change]()
+    for step in document.get("steps", []):
+        old, new = (
+            of_states([{"urn": step["urn"], **(step.get(it) or {"type": ""})}]) for it in ("oldState", "newState")
+        )
+        # Not ready when it was refreshed, as a pool whose nodes wait for jobs: the engine only waits once more.
+        says_nothing = not any(step.get(name) for name in ("detailedDiff", "diffReasons", "replaceReasons"))
+        waits = step["op"] == "update" and says_nothing and old and new and old[0].inputs == new[0].inputs
+        if step["op"] in _ACTIONS and (old or new) and not waits:
+            action = _ACTIONS[step["op"]]
+            by_hand = Change(action=action, resource=(new or old)[0])
+            found.setdefault(step["urn"], replace(known.get(step["urn"], by_hand), action=action))
+    return tuple(found.values()), _said(document, "warning")
 
 
-def _set_kinds(kubectl: Kubectl, namespace: str) -> list[str]:
-    found = kubectl.items("secret", APPLY_SET, "-n", namespace)
-    annotations = found[0]["metadata"].get("annotations", {}) if found else {}
-    return [kind for kind in annotations.get(_KINDS, "").split(",") if kind]
-
-
-def _is_served(kubectl: Kubectl, namespace: str, kind: str) -> bool:
-    """Whether the cluster knows a kind: Kubernetes' own always, those of others may go with their operator."""
-    if kind.partition(".")[0].lower() in KINDS:
-        return True
-    complaint = kubectl.run("get", kind, "-n", namespace, "-o", "name", check=False).stderr
-    return not any(unknown in complaint for unknown in _UNKNOWN)
+def _said(document: Mapping[str, Any], severity: str) -> list[str]:
+    told = [item for item in document.get("diagnostics", []) if item.get("severity") == severity]
+    return [item["message"].strip().removeprefix(f"{severity}: ") for item in told]

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from cli.backup.jobs import statuses
 from cli.change.jobs import read_queue
 from cli.change.plan import key
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl, annotations_of, is_true
-from cli.kubectl.pods import configuration_state
-from cli.program.manifests import Manifest
+from cli.program.recording import Manifest
 from slurm.names import IMAGES
 
 POLL = 0.1
 """Seconds between the first two looks at the cluster."""
 
 SLOWEST_POLL = 1.0
-"""Seconds between two looks after a while: each is a process, and what has taken long may take a second longer."""
+"""Seconds between two looks after a while: each is a process."""
 
 Tell = Callable[[str], None]
 
@@ -39,13 +39,10 @@ _AWAITED = frozenset({"Job", "Deployment", "StatefulSet"})
 _JOB_UID = "batch.kubernetes.io/controller-uid"
 """The label with a Job's uid that Kubernetes gives to its pods."""
 
-_CONFIGURATION = "config"
-"""What the name of the Job begins with that waits for slurmctld."""
-
 _PURPOSES: Mapping[str, str] = {
     "populate-jail": "filling the jail",
     "users": "making users",
-    _CONFIGURATION: "the Slurm configuration",
+    "config": "the Slurm configuration",
     "policy": "the policy",
     IMAGES: "starting the images",
 }
@@ -72,7 +69,7 @@ def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: s
             return
         tell("waiting for " + ", ".join(missing))
         if time.monotonic() > begun + timeout:
-            raise _late(kubectl, namespace, f"after {timeout:.0f} s still not ready: {', '.join(missing)}", missing)
+            raise _late(kubectl, namespace, f"after {timeout:.0f} s still not ready: {', '.join(missing)}")
         if time.monotonic() > begun + PULLING:
             _refuse_unpulled(kubectl, namespace, [item.name for item in awaited if item.kind == "Job"])
         if time.monotonic() > begun + STUCK:
@@ -104,19 +101,11 @@ def _refuse_unpulled(kubectl: Kubectl, namespace: str, jobs: Sequence[str]) -> N
     """Raise Failure if a job among these cannot have its image."""
     pods = kubectl.items("pod", "-n", namespace, "-l", f"job-name in ({', '.join(jobs)})") if jobs else []
     for pod in pods:
-        said = pod.get("status", {})
-        for container in [*said.get("initContainerStatuses", []), *said.get("containerStatuses", [])]:
+        for container in statuses(pod):
             waiting = container.get("state", {}).get("waiting", {})
             if waiting.get("reason") in _UNPULLED:
                 words = waiting.get("message", waiting["reason"])
                 raise Failure(f"the image {container['image']} cannot be pulled: {words}")
-
-
-def _late(kubectl: Kubectl, namespace: str, what: str, missing: Sequence[str] = ()) -> Failure:
-    """The failure where something took too long, with what keeps pods from being ready."""
-    reasons = (f"  {reason}" for reason in _reasons(kubectl, namespace, {item.partition(" (")[0] for item in missing}))
-    hint = "`slurmstack status` shows the pods; running this again continues to wait"
-    return Failure("\n".join((what, *reasons)), hint=hint)
 
 
 def require_slurmctld(kubectl: Kubectl, namespace: str) -> None:
@@ -140,29 +129,15 @@ def require_slurmctld(kubectl: Kubectl, namespace: str) -> None:
 
 def configuration_jobs(objects: Iterable[Manifest]) -> list[Manifest]:
     """The Jobs among some objects that end when Slurm has taken its new configuration, or has rejected it."""
-    return [item for item in objects if item.kind == "Job" and item.name.rsplit("-", 1)[0] == _CONFIGURATION]
+    return [item for item in objects if item.kind == "Job" and item.name.rsplit("-", 1)[0] == "config"]
 
 
 def _missing(
     kubectl: Kubectl, namespace: str, awaited: Sequence[Manifest], found: Mapping[tuple[str, str], dict[str, Any]]
 ) -> list[str]:
-    """What has not yet taken effect of these Jobs and of what else has pods, for people."""
-    jobs = [item for item in awaited if item.kind == "Job"]
-    others = [item for item in awaited if item.kind != "Job"]
-    there = [found[item.key] for item in others if item.key in found]
-    gone = [item for item in others if item.key not in found]
-    return [
-        *_missing_jobs(kubectl, namespace, jobs, found),
-        *(f"{item.name} (deleted by somebody)" for item in gone),
-        *unready(there),
-    ]
-
-
-def _missing_jobs(
-    kubectl: Kubectl, namespace: str, jobs: Sequence[Manifest], found: Mapping[tuple[str, str], dict[str, Any]]
-) -> list[str]:
+    """What has not yet taken effect of these Jobs and of what else has pods, for people. Raises Failure for a job."""
     running = []
-    for job in jobs:
+    for job in (item for item in awaited if item.kind == "Job"):
         said = found.get(job.key, {}).get("status", {}).get("conditions", [])
         conditions = {item["type"]: item for item in said if item["status"] == "True"}
         if failed := conditions.get("Failed"):
@@ -173,14 +148,13 @@ def _missing_jobs(
             raise Failure(what)
         if "Complete" not in conditions:
             running.append(job)
-    there = {job.name: found[job.key] for job in running if job.key in found}
-    worked = worked_jobs(kubectl, namespace, there.values())
-    done = {
-        job.name
-        for job in running
-        if job.name in there and (there[job.name]["metadata"]["uid"] in worked or _is_active(kubectl, namespace, job))
-    }
-    return [_purpose(job.name) for job in running if job.name not in done]
+    worked = worked_jobs(kubectl, namespace, [found[job.key] for job in running if job.key in found])
+    others = [item for item in awaited if item.kind != "Job"]
+    return [
+        *(_purpose(it.name) for it in running if found.get(it.key, {}).get("metadata", {}).get("uid") not in worked),
+        *(f"{item.name} (deleted by somebody)" for item in others if item.key not in found),
+        *unready([found[item.key] for item in others if item.key in found]),
+    ]
 
 
 def worked_jobs(kubectl: Kubectl, namespace: str, jobs: Iterable[Mapping[str, Any]]) -> frozenset[str]:
@@ -200,14 +174,6 @@ def _worked(pod: Mapping[str, Any]) -> bool:
     containers = pod["status"].get("containerStatuses", [])
     codes = [container.get("state", {}).get("terminated", {}).get("exitCode") for container in containers]
     return bool(codes) and not any(code != 0 for code in codes)
-
-
-def _is_active(kubectl: Kubectl, namespace: str, job: Manifest) -> bool:
-    """Whether the configuration is active that a Job waits for, whose pod is told so and ends a second or two later."""
-    if not configuration_jobs([job]):
-        return False
-    wanted = job.document["spec"]["template"]["spec"]["containers"][0]["command"][-1]
-    return bool((configuration_state(kubectl, namespace) or {}).get("active") == wanted)
 
 
 def unready(items: Iterable[dict[str, Any]]) -> list[str]:
@@ -243,46 +209,28 @@ def _last_words(kubectl: Kubectl, namespace: str, job: str) -> str:
     pods = kubectl.items("pod", "-n", namespace, "-l", f"job-name={job}")
     pods.sort(key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
     for pod in reversed(pods):
-        status = pod.get("status", {})
-        for container in [*status.get("containerStatuses", []), *status.get("initContainerStatuses", [])]:
+        for container in reversed(statuses(pod)):
             message = container.get("state", {}).get("terminated", {}).get("message", "")
             if message:
                 return str(message).strip()
     return ""
 
 
-def _reasons(kubectl: Kubectl, namespace: str, late: Collection[str]) -> list[str]:
-    """Why pods are not ready, as far as Kubernetes says. `late`: the names of what has to have ready pods."""
-    reasons, waiting = list[str](), set[str]()
+def _late(kubectl: Kubectl, namespace: str, what: str) -> Failure:
+    """The failure where something took too long, with what pods say themselves: events and more are `doctor`'s."""
+    reasons = []
     for pod in kubectl.items("pod", "-n", namespace):
-        name, status = pod["metadata"]["name"], pod.get("status", {})
-        if status.get("phase") == "Pending":
-            waiting.add(name)
-        reasons.extend(
-            f"{name}: {condition.get('message', 'cannot be scheduled')}"
-            for condition in status.get("conditions", [])
-            if condition["type"] == "PodScheduled" and condition["status"] == "False"
-        )
-        for container in [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]:
+        name, conditions = pod["metadata"]["name"], pod.get("status", {}).get("conditions", [])
+        unplaced = [it for it in conditions if it["type"] == "PodScheduled" and it["status"] == "False"]
+        reasons += [f"{name}: {condition.get('message', 'cannot be scheduled')}" for condition in unplaced]
+        for container in statuses(pod):
             state = container.get("state", {})
             waits, ended = state.get("waiting", {}), state.get("terminated", {})
             is_on_its_way = waits.get("reason") in {"PodInitializing", "ContainerCreating"}
             if (waits and not is_on_its_way) or ended.get("exitCode"):
                 said = f"{waits.get('reason', 'has ended')} {waits.get('message', '')}".rstrip()
-                reasons.append(f"{name}/{container['name']}: {said}")
                 last = (ended or container.get("lastState", {}).get("terminated", {})).get("message", "")
-                reasons.extend(f"  {line}" for line in str(last).strip().splitlines()[-4:])
-    try:
-        events = kubectl.items("event", "-n", namespace, "--field-selector=type=Warning")
-    except Failure:  # whoever may not read them is told the rest
-        events = []
-    told: dict[str, str] = {}
-    for event in events:
-        name = str(event["involvedObject"].get("name"))
-        if event.get("reason") in _TELLING and (name in waiting or any(f"{name}-".startswith(f"{it}-") for it in late)):
-            told[str(event.get("message", ""))] = name
-    return [*(f"{name}: {message}" for message, name in told.items()), *reasons]
-
-
-_TELLING = frozenset({"FailedCreate", "FailedCreatePodSandBox", "FailedMount", "Unhealthy"})
-"""Events that say why a pod is not there or not ready, which nothing else says."""
+                lines = (f"  {line}" for line in str(last).strip().splitlines()[-4:])
+                reasons += [f"{name}/{container['name']}: {said}", *lines]
+    hint = "`slurmstack doctor` says more; running this again continues to wait"
+    return Failure("\n".join((what, *(f"  {reason}" for reason in reasons))), hint=hint)

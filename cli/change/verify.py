@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import typer
 
@@ -14,8 +13,6 @@ from cli.stack import Stack
 from cli.text import printable
 from local.report import Report
 from slurm.names import LOGIN
-
-Tell = Callable[[int, int, str], None]
 
 NODES = 2
 """Nodes that the job asks for, where the cluster has as many."""
@@ -35,14 +32,27 @@ def verify(kubectl: Kubectl, stack: Stack, report: Report, *, timeout: float) ->
     # Slurm starts others for the job.
     there = min(count, sum(pool.least for pool in stack.config.worker_nodes.values()))
     with report.step(f"Waiting for {there} idle nodes") as step:
-        _await_nodes(kubectl, namespace, there, timeout, step.progress)
+        deadline = time.monotonic() + timeout
+        while (ready := len(usable(kubectl, namespace))) < there:
+            step.progress(ready, there, "nodes")
+            if time.monotonic() > deadline:
+                raise Failure(f"only {ready} of {there} nodes are usable", hint="`slurmstack status` shows why")
+            time.sleep(0.2)
     typer.echo(f"{user}@login:~$ srun -N{count} hostname")
     printed = as_user(kubectl, stack, user, f"srun -N{count} hostname")
     names = printed.split()
     typer.echo(printed.rstrip())
     if len(set(names)) != count:
         raise Failure(f"srun -N{count} printed {len(set(names))} node names instead of {count}")
-    _print_next_steps(stack, user)
+    typer.echo(
+        f"""
+The cluster works. Try next:
+  .venv/bin/slurmstack {"login " + user:24}a shell on a login node, in the jail
+  .venv/bin/slurmstack status                  pods, nodes, addresses
+  change `size` in {stack.file.name}, then
+  .venv/bin/slurmstack up                      scale it; `preview` shows what would change
+  make down                                    remove everything"""
+    )
 
 
 def as_user(kubectl: Kubectl, stack: Stack, user: str, command: str) -> str:
@@ -53,34 +63,14 @@ def as_user(kubectl: Kubectl, stack: Stack, user: str, command: str) -> str:
     account = stack.config.users[user]
     gid = account.uid if account.gid is None else account.gid
     words = ("/usr/bin/env", "-i", f"HOME=/home/{user}", f"USER={user}", "/bin/bash", "-lc", f"cd && {command}")
-    done = kubectl.run(
-        *(
-            "exec",
-            "-n",
-            stack.config.cluster.namespace,
-            f"service/{LOGIN}",
-            "-c",
-            "sshd",
-            "--",
-            *in_jail(account.uid, gid, *words),
-        ),
-        check=False,
-    )
+    where = ("exec", "-n", stack.config.cluster.namespace, f"service/{LOGIN}", "-c", "sshd", "--")
+    done = kubectl.run(*where, *in_jail(account.uid, gid, *words), check=False)
     if done.returncode != 0:
         raise Failure(f"{command!r} failed as {user}: {(done.stderr or done.stdout).strip()}")
     return "\n".join(map(printable, done.stdout.split("\n")))
 
 
-def _await_nodes(kubectl: Kubectl, namespace: str, count: int, timeout: float, tell: Tell) -> None:
-    deadline = time.monotonic() + timeout
-    while (ready := len(_registered(kubectl, namespace))) < count:
-        tell(ready, count, "nodes")
-        if time.monotonic() > deadline:
-            raise Failure(f"only {ready} of {count} nodes are usable", hint="`slurmstack status` shows why")
-        time.sleep(0.2)
-
-
-def _registered(kubectl: Kubectl, namespace: str) -> set[str]:
+def usable(kubectl: Kubectl, namespace: str) -> set[str]:
     """Usable nodes whose slurmd has registered from the pod that runs now.
 
     After all of a cluster was started again, slurmctld shows nodes as it has saved them, idle at addresses that other
@@ -92,15 +82,3 @@ def _registered(kubectl: Kubectl, namespace: str) -> set[str]:
     pods = kubectl.items("pod", "-n", namespace, "-l", "slurmstack/pool")
     current = {pod["metadata"]["name"]: pod.get("status", {}).get("podIPs", []) for pod in pods}
     return {name for name, address in addresses.items() if address in {item["ip"] for item in current.get(name, [])}}
-
-
-def _print_next_steps(stack: Stack, user: str) -> None:
-    typer.echo(
-        f"""
-The cluster works. Try next:
-  .venv/bin/slurmstack {"login " + user:24}a shell on a login node, in the jail
-  .venv/bin/slurmstack status                  pods, nodes, addresses
-  change `size` in {stack.file.name}, then
-  .venv/bin/slurmstack up                      scale it; `preview` shows what would change
-  make down                                    remove everything"""
-    )

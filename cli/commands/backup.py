@@ -13,9 +13,9 @@ import typer
 from cli.access.reach import reach, whereabouts
 from cli.backup.jobs import answer_in, run_job
 from cli.backup.restore import Restoring, chosen, parts_of, refuse_restoring
-from cli.change.destroy import running_jobs
 from cli.change.lock import held
 from cli.change.owner import applied_by, require_own
+from cli.commands.destroy import running_jobs
 from cli.commands.local import ensure_local_images
 from cli.commands.options import ConfigOption, JsonOption, option, refuse_unless_agreed
 from cli.errors import FAILED, USAGE, Failure, Refused

@@ -5,56 +5,56 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Annotated
 
 import typer
 
 from cli.access.reach import reach
-from cli.backup.restore import forget_restore
 from cli.change.apply import (
     DATABASE_GOES_FIRST,
     NOTHING_TOUCHED,
-    ONE_STOPPED,
     apply,
     delete_failed_jobs,
     hinting,
     image_trial,
     is_upgrade,
-    one_by_one,
     save_first,
     send,
+    upgraded_first,
     way_back,
 )
 from cli.change.change import Change
-from cli.change.destroy import data_of
 from cli.change.effects import refuse
-from cli.change.job_effects import Queue
-from cli.change.jobs import JobsTouched, Pods, cancel_lost_jobs, queue_and_pods, refuse_lost_jobs
+from cli.change.jobs import JobsTouched, cancel_lost_jobs, read_queue, refuse_lost_jobs
 from cli.change.lock import Lock, held
-from cli.change.plan import Plan, jobs_of_plan, plan
-from cli.change.plan import preview as changes_by_kubectl
+from cli.change.owner import data_of, forget_restore
+from cli.change.plan import Plan, against_state_and_cluster, changes, jobs_of, jobs_of_plan, plan
 from cli.change.rollout import await_rollout, configuration_jobs, require_slurmctld
 from cli.commands.options import ConfigOption, JsonOption
 from cli.engine import pulumi as engines
-from cli.engine.plan import against_state_and_cluster, jobs_of
 from cli.errors import FAILED, USAGE, Failure, Refused
 from cli.jail import roots
-from cli.kubectl.client import Kubectl, component_of
-from cli.preview import policy as policies
-from cli.preview.document import Preview, exit_status, of_cluster, of_engine
-from cli.preview.text import (
+from cli.kubectl.client import Kubectl
+from cli.preview.document import (
     DetailedOption,
     MarkdownOption,
+    PolicyPlan,
+    Preview,
     beside_objects,
     change_lines,
     counted,
+    exit_status,
     form_of,
     markdown,
+    of_cluster,
+    of_engine,
+    planned_policy,
+    policy_of,
+    run_again,
 )
-from cli.program.manifests import Manifest, refuse_cloud_resources
-from cli.program.recording import program_loading, record
+from cli.program.recording import Manifest, program_loading, record, refuse_cloud_resources
 from cli.stack import Stack, open_stack
 from cli.text import print_lines
 from config.cluster import ClusterConfig
@@ -169,7 +169,7 @@ def _up_with_pulumi(stack: Stack, report: Report, *, yes: bool, kill_jobs: bool)
         state = engines.export(stack)
     planned = against_state_and_cluster(stack, state)
     jobs = jobs_of(stack, planned)
-    policy = policies.policy_of(stack)
+    policy = policy_of(stack)
     shown = Preview(stack=stack.name, against="engine", effects=planned.effects, jobs=jobs, policy=policy)
     print_lines(beside_objects(shown))
     refuse(planned.effects)
@@ -179,7 +179,7 @@ def _up_with_pulumi(stack: Stack, report: Report, *, yes: bool, kill_jobs: bool)
     _build_local_images(stack, report)
     again = engines.resume(stack, state)
     if policy is not None and policy.changes:  # else an update may only now make the cluster
-        policies.run_again(reach(stack), stack.config, policy)
+        run_again(reach(stack), stack.config, policy)
     if jobs.lost:
         if not yes:  # the engine asks too late: it may wait for a pool that waits for these jobs
             require_terminal()
@@ -199,11 +199,15 @@ def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int, k
     kubectl = reach(stack)
     with program_loading(), held(kubectl, stack.config.cluster.namespace, "up", report, timeout=timeout) as lock:
         with ThreadPoolExecutor() as pool:  # Slurm is asked while the program loads and runs
-            planned, asked, asking = _plan_alone(kubectl, stack, lock, pool)
+            asked = pool.submit(read_queue, kubectl, stack.config.cluster.namespace)
+            asking = pool.submit(planned_policy, kubectl, stack.config)
+            planned = plan(kubectl, stack.config, stack.sections, stack=stack.name)
+            if planned.exists and not lock.is_held:
+                raise Failure("another command has just begun to make this cluster", hint="run this again")
             refuse(planned.effects)
             roots.refuse_root_of_plan(kubectl, stack.config, planned, report)
             _tell_kept(kubectl, planned)
-            found = None if yes else changes_by_kubectl(kubectl, planned)
+            found = None if yes else changes(kubectl, planned)
             jobs, policy = jobs_of_plan(kubectl, planned, asked), asking.result()
         if found is not None:
             print_lines([*change_lines(found), counted(found)])
@@ -225,10 +229,9 @@ def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int, k
             jobs = jobs_of_plan(kubectl, planned)  # more may have come meanwhile
             if not kill_jobs:
                 refuse_lost_jobs(jobs)
-        policies.run_again(kubectl, stack.config, policy)
-        for objects in one_by_one(planned):
-            hint = DATABASE_GOES_FIRST if upgrades else ONE_STOPPED
-            with hinting(hint), report.step(f"Giving {component_of(objects[0].document)} its new image") as step:
+        run_again(kubectl, stack.config, policy)
+        if objects := upgraded_first(planned):
+            with hinting(DATABASE_GOES_FIRST), report.step("Giving slurmdbd its new image") as step:
                 send(kubectl, objects)
                 _await(kubectl, planned, objects, timeout, step)
         with hinting(way_back(saved, backups=backups) if upgrades else ""):
@@ -256,19 +259,6 @@ def _tell_kept(kubectl: Kubectl, planned: Plan) -> None:
         typer.echo(f"goes on with what `destroy` has kept: {told}")
 
 
-def _plan_alone(
-    kubectl: Kubectl, stack: Stack, lock: Lock, pool: Executor
-) -> tuple[Plan, Future[tuple[Queue, Pods]], Future[policies.PolicyPlan | None]]:
-    """The plan, and what was asked of Slurm: all as it is while nobody else changes the cluster."""
-    while True:
-        asked = pool.submit(queue_and_pods, kubectl, stack.config.cluster.namespace)
-        policy = pool.submit(policies.planned_policy, kubectl, stack.config)
-        planned = plan(kubectl, stack.config, stack.sections, stack=stack.name)
-        if lock.is_held or not planned.exists:
-            return planned, asked, policy
-        lock.take()  # another command has just begun to make the cluster: after it, all of this is different
-
-
 def _await(kubectl: Kubectl, planned: Plan, objects: Sequence[Manifest], timeout: int, step: Step) -> None:
     """Wait until these objects have taken effect."""
     await_rollout(
@@ -276,7 +266,7 @@ def _await(kubectl: Kubectl, planned: Plan, objects: Sequence[Manifest], timeout
     )
 
 
-def _agreed(found: Sequence[Change], policy: policies.PolicyPlan | None) -> bool:
+def _agreed(found: Sequence[Change], policy: PolicyPlan | None) -> bool:
     """Ask whether to make the changes, if there are any. Without a terminal there is nobody to ask."""
     if not found and not (policy and policy.changes):
         return True

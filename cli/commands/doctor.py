@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from cli.access.reach import reach
-from cli.change.destroy import AFTERWARDS, only_kept
+from cli.change.owner import AFTERWARDS, only_kept
 from cli.commands.options import ConfigOption, JsonOption, failing_with
 from cli.doctor.cluster.findings import Finding, as_data, print_findings
 from cli.doctor.cluster.rules import diagnose, diagnose_job

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -123,7 +122,7 @@ def measure_node(
     where = ("exec", "-n", namespace, f"deployment/{WATCH}", "-c", TESTER, "--")
     command = [*kubectl.command(), *where, f"/usr/libexec/slurmstack/{TESTER}", "--node", node]
     # What is found is printed as it comes.
-    done = subprocess.run(command, env={**os.environ, **kubectl.environment}, check=False)
+    done = subprocess.run(command, check=False)
     raise typer.Exit(done.returncode)
 
 

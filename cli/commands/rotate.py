@@ -14,10 +14,10 @@ from cli.change.owner import refuse_other_stack, refuse_takeover
 from cli.commands.options import ConfigOption
 from cli.errors import USAGE, Failure, Refused
 from cli.kubectl.client import OWNERS
-from cli.rotate.keys import KEYS, Rotation, refuse
-from cli.rotate.keys import rotate as carry_out
+from cli.rotate.keys import KEYS, Rotation
 from cli.stack import open_stack
-from local.report import open_report
+from config.cluster import ClusterConfig
+from local.report import Report, open_report
 
 
 def rotate(
@@ -48,7 +48,7 @@ def rotate(
     present = next(iter(kubectl.items("namespace", namespace, OWNERS)), None)
     refuse_takeover(present, hint='docs/rotate-keys.md, "With Pulumi, or render", says how')
     refuse_other_stack(kubectl, present, stack.name)
-    rotation = Rotation(kubectl, namespace, KEYS[key])
+    rotation = Rotation(kubectl, namespace, key)
     refuse(stack.config, rotation)
     refuse_restoring(kubectl, namespace)
     if not yes:
@@ -61,5 +61,33 @@ def rotate(
     report = open_report()
     with held(kubectl, namespace, "rotate", report):
         refuse_restoring(kubectl, namespace)  # which may have been waited for
-        told = carry_out(kubectl, stack.config, rotation, report)
+        told = carry_out(stack.config, rotation, report)
     typer.echo(f"{key} is rotated; {told}")
+
+
+def refuse(config: ClusterConfig, rotation: Rotation) -> bool:
+    """Raise Failure where there is nothing to rotate. Returns whether an earlier rotation was not finished."""
+    if rotation.name == "database-password" and config.accounting.own_database is None:
+        raise Failure(
+            "the cluster has no database of its own",
+            hint="an external one is yours: give its user another password, write it into the Secret that "
+            "accounting.database.external.password names, and `kubectl delete pod slurmdbd-0`",
+            code=USAGE,
+        )
+    return rotation.read()[1]
+
+
+def carry_out(config: ClusterConfig, rotation: Rotation, report: Report) -> str:
+    """Rotate, or go on with a rotation that was cut short. Returns what was done, for people.
+
+    Raises Failure, with nothing touched, where a pod that needs the key does not answer.
+    """
+    goes_on = refuse(config, rotation)
+    rotation.refuse_missing((goes_on and rotation.key.goes_on_with) or rotation.key.containers)
+    if rotation.begin():
+        report.info("an earlier rotation was not finished: going on with its key")
+    with report.step("Waiting until all pods have the new file") as step:
+        rotation.spread(step)
+    told = rotation.key.carry_out(rotation, report)
+    rotation.finish()
+    return told

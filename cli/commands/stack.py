@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import yaml
 from rich.markup import escape
 
 from cli.commands.options import ConfigOption, JsonOption, named, option
 from cli.errors import USAGE, Failure, Refused
-from cli.preview.document import exit_status, of_files
-from cli.preview.text import DetailedOption, MarkdownOption, beside_objects, counted, form_of, markdown
-from cli.program.manifests import manifests, write
-from cli.program.recording import KeptValues, record
+from cli.preview.document import (
+    DetailedOption,
+    MarkdownOption,
+    beside_objects,
+    counted,
+    exit_status,
+    form_of,
+    markdown,
+    of_files,
+)
+from cli.program.recording import KeptValues, Manifest, manifests, record
 from cli.stack import open_stack
 from cli.text import print_lines, say
-from local.files import write_whole
+from local.files import PRIVATE, write_whole
 from slurm.conf import render as render_slurm
 
 
@@ -143,3 +152,86 @@ def write_file(path: Path, kept: KeptValues) -> None:
         write_whole(path, json.dumps(kept.values, indent=1))
     except OSError as error:
         raise Failure(f"cannot keep the generated keys in {path}: {error.strerror or error}") from error
+
+
+# The files of `render`
+
+INDEX = ".slurmstack-rendered"
+"""Lists the files that we wrote into a directory, so that the next run removes those that are no longer part of it."""
+
+_ORDER: tuple[frozenset[str], ...] = (
+    frozenset({"Namespace"}),
+    frozenset({"PersistentVolume", "PersistentVolumeClaim"}),
+    frozenset({"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}),
+    frozenset({"NetworkPolicy", "PodDisruptionBudget"}),
+    frozenset({"Secret", "ConfigMap"}),
+    frozenset({"Service"}),
+    frozenset(),
+    frozenset({"Job"}),
+    frozenset({"StatefulSet", "Deployment", "DaemonSet"}),
+)
+"""What comes before what, by kind; the empty place is for all others. A pod whose ConfigMap or Secret is not there yet
+is tried again by the kubelet in growing steps, up to two minutes apart."""
+
+_KEPT = {
+    "argocd.argoproj.io/sync-options": "Prune=false,Delete=false",
+    "kustomize.toolkit.fluxcd.io/prune": "disabled",
+}
+"""On what holds data: Argo CD and Flux do not delete it, neither when it leaves the directory nor with the whole."""
+
+
+_FIRST = ("apiVersion", "kind", "metadata")
+
+
+def write(objects: Sequence[Manifest], directory: Path) -> list[Path]:
+    """Write one YAML file per object; remove files of an earlier run that left the set.
+
+    Returns the objects' files, in the order in which they can be applied. Files with Secrets can be read by their owner
+    only. Other files in the directory are left alone, and never overwritten.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        index = directory / INDEX
+        ours = set(index.read_text(encoding="utf-8").split("\n")) if index.exists() else set()
+        manifests = {file_name(manifest): manifest for manifest in objects}
+        names = {*manifests}
+        if foreign := sorted(name for name in names - ours if (directory / name).exists()):
+            raise Failure(
+                f"{directory} already has files that this command did not write: {', '.join(foreign)}",
+                hint="name another directory with --output or --secrets",
+            )
+        # The list grows before files appear and shrinks after they went: an interrupted run can be repeated.
+        index.write_text("\n".join(sorted(ours | names)), encoding="utf-8")
+        for name, manifest in manifests.items():
+            mode = PRIVATE if manifest.kind == "Secret" else 0o644
+            holds_data = manifest.kind in {"Namespace", "PersistentVolume", "PersistentVolumeClaim"}
+            text = to_yaml(manifest, _KEPT if holds_data else {})
+            write_whole(directory / name, text, mode=mode, durable=False)
+        for name in ours - names - {""}:
+            (directory / name).unlink(missing_ok=True)
+        index.write_text("\n".join(sorted(names)), encoding="utf-8")
+    except OSError as error:
+        raise Failure(f"cannot write to {directory}: {error.strerror or error}") from error
+    return [directory / name for name in sorted(manifests)]
+
+
+def file_name(manifest: Manifest) -> str:
+    """`80-statefulset-default.yaml` for the StatefulSet `default`.
+
+    kubectl applies the files of a directory in the order of their names. The number depends on the kind alone, so that
+    no object's file is renamed because of another's.
+    """
+    others = _ORDER.index(frozenset())
+    place = next((number for number, kinds in enumerate(_ORDER) if manifest.kind in kinds), others)
+    return f"{place}0-{manifest.kind.lower()}-{manifest.name}.yaml"
+
+
+def to_yaml(manifest: Manifest, annotations: Mapping[str, str] | None = None) -> str:
+    """The object as YAML, keys in the order in which people write them; with some more annotations."""
+    metadata = manifest.document["metadata"]
+    if annotations:
+        metadata = {**metadata, "annotations": {**metadata.get("annotations", {}), **annotations}}
+    document = {**manifest.document, "metadata": metadata}
+    ordered = {key: document[key] for key in sorted(document, key=lambda key: (key not in _FIRST, key))}
+    # libyaml's own emitter, which the published packages of PyYAML have, is five times as fast as the one in Python.
+    return str(yaml.dump(ordered, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False, width=120))

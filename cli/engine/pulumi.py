@@ -109,21 +109,6 @@ def resume(stack: Stack, document: Mapping[str, Any]) -> dict[str, str]:
     return {"PULUMI_K8S_UPSERT_EXISTING_OBJECTS": "true"}
 
 
-def refuse_locked(stack: Stack) -> None:
-    """Raise Failure if another update of the stack is at work, or was killed: `pulumi destroy` could not be run.
-
-    Nothing is asked of the cloud: refreshing the entry of the stack itself does no more than take the lock.
-    """
-    deployment = export(stack).get("deployment") or {}
-    root = [item["urn"] for item in deployment.get("resources") or [] if item["type"] == "pulumi:pulumi:Stack"]
-    if not root:  # never applied
-        return
-    command = _command(stack, ["refresh", "--yes", "--skip-preview", "--target", *root])
-    done = subprocess.run(command, env=_environment(), check=False, capture_output=True, text=True)
-    free = f"nothing was touched. If no other update is at work, {_free(stack)}"
-    _done(done, f"pulumi cannot change {stack.name!r} now", hint=free)
-
-
 def _can_be_repeated(operation: Mapping[str, Any]) -> bool:
     kind = str(operation["resource"]["type"])
     return operation["type"] == "creating" and kind.startswith(("kubernetes:", "random:")) and "helm.sh" not in kind

@@ -8,7 +8,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,6 @@ class Kubectl:
     program: str
     context: str
     kubeconfig: str | None
-    environment: dict[str, str] = field(default_factory=dict)
 
     def run(
         self, *arguments: str, stdin: str | None = None, check: bool = True, seconds: float = 600
@@ -63,7 +62,6 @@ class Kubectl:
         # A timeout ends streams too, however long a command in a pod may rightly take.
         timeout = [] if arguments[0] in _STREAMS else [f"--request-timeout={min(_TIMEOUT, seconds):g}s"]
         command = [*self.command(), *timeout, *arguments]
-        environment = {**os.environ, **self.environment}
         try:
             # Logs may have any bytes.
             done = subprocess.run(
@@ -72,7 +70,6 @@ class Kubectl:
                 encoding="utf-8",
                 errors="replace",
                 input=stdin,
-                env=environment,
                 check=False,
                 timeout=seconds,
             )
@@ -94,14 +91,10 @@ class Kubectl:
         """As a shell takes it, with what leads into this cluster: kubectl by itself may lead into another one."""
         return shlex.join(["kubectl", *self.command()[1:]])
 
-    def json(self, *arguments: str) -> Any:
-        """What kubectl prints with `-o json`; an empty list if that is nothing."""
-        printed = self.run(*arguments, "-o", "json").stdout
-        return understood(printed) if printed.strip() else {"items": []}
-
     def items(self, *arguments: str) -> list[dict[str, Any]]:
         """Objects of `kubectl get`, also if only one was asked for. Those that do not exist are left out."""
-        found = self.json("get", "--ignore-not-found", *arguments)
+        printed = self.run("get", "--ignore-not-found", *arguments, "-o", "json").stdout
+        found = understood(printed) if printed.strip() else {"items": []}
         return list(found["items"]) if "items" in found else [found]
 
 

@@ -1,4 +1,4 @@
-"""Runs the Pulumi program in this process and records everything that it registers.
+"""Runs the Pulumi program in this process and records everything that it registers; makes Kubernetes objects of it.
 
 The SDK's mock monitor stands in for the engine; nothing is created and no cluster is asked. What the program
 registers is what `pulumi up` would be told, so rendered manifests, the graph and the tests all see the same
@@ -27,7 +27,8 @@ from pulumi.runtime.proto import resource_pb2
 from pulumi.runtime.settings import get_root_resource
 from pulumi.runtime.stack import run_pulumi_func
 
-from cli.program.values import SECRET, SIGNATURE, UNKNOWN, Resource, Secret, from_wire
+from cli.errors import Failure
+from cli.program.values import SECRET, SIGNATURE, UNKNOWN, Resource, Secret, Unknown, contains, from_wire, reveal
 from cli.stack import PROJECT_ROOT
 from config.load import PROJECT
 
@@ -310,3 +311,70 @@ def _registration(urn: str, request: resource_pb2.RegisterResourceRequest, id_: 
         timeouts=json_format.MessageToDict(request.customTimeouts),
         sources={name: tuple(sorted(item.urns)) for name, item in request.propertyDependencies.items()},
     )
+
+
+# Kubernetes objects
+
+_CLUSTER_SCOPED = frozenset({"Namespace", "PersistentVolume", "ClusterRole", "ClusterRoleBinding", "PriorityClass"})
+
+_WITHOUT_MANIFEST = ("pulumi:providers:", "slurmstack:index:", "random:index/")
+
+_HELM = "kubernetes:helm.sh/"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """One Kubernetes object, as it is sent to the API server."""
+
+    document: dict[str, Any]
+
+    @property
+    def kind(self) -> str:
+        """Kind of the object."""
+        return str(self.document["kind"])
+
+    @property
+    def name(self) -> str:
+        """Name of the object."""
+        return str(self.document["metadata"]["name"])
+
+    @property
+    def cluster_scoped(self) -> bool:
+        """Whether the object is in no namespace."""
+        return self.kind in _CLUSTER_SCOPED
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Kind and name: unique, since all objects are in one namespace or in none."""
+        return self.kind, self.name
+
+
+def manifests(recording: Recording) -> list[Manifest]:
+    """All Kubernetes objects, in the order in which they were registered, which is one that can be applied.
+
+    Raises Failure for resources that only the Pulumi engine can make, and for values that nobody knows before an
+    update.
+    """
+    refuse_cloud_resources(recording)
+    return [_manifest(registration) for registration in recording if registration.type.startswith("kubernetes:")]
+
+
+def refuse_cloud_resources(recording: Recording) -> None:
+    """Raise Failure if the program registers resources that only the Pulumi engine can make: a cloud's, and charts."""
+    here = ("kubernetes:", *_WITHOUT_MANIFEST)
+    foreign = [item for item in recording if item.type.startswith(_HELM) or not item.type.startswith(here)]
+    if foreign:
+        raise Failure(
+            f"this stack has {len(foreign)} cloud resources, which kubectl cannot make",
+            hint="install the pulumi command as https://www.pulumi.com/docs/install/ says; then `slurmstack up` makes "
+            "them. For a cluster that is already there: slurmstack:cloud: {kind: existing, context: ...}",
+        )
+
+
+def _manifest(registration: Registration) -> Manifest:
+    inputs = registration.inputs
+    if contains(inputs, Unknown):
+        raise Failure(f"{registration.type} {registration.name} has values that are only known after an update")
+    if inputs["kind"] != "Secret" and contains(inputs, Secret):
+        raise Failure(f"{registration.type} {registration.name} would show a secret in the clear; this is a bug")
+    return Manifest(document=reveal(inputs))

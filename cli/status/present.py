@@ -35,7 +35,7 @@ def _parts(status: Status) -> Iterator[Table | Text]:
     if not status.pods and "pods" not in status.unread and not status.nodes:
         yield Text(f"nothing runs in namespace {status.namespace}")
         if status.kept:
-            from cli.change.destroy import AFTERWARDS  # noqa: PLC0415  what it loads takes long
+            from cli.change.owner import AFTERWARDS  # noqa: PLC0415  what it loads takes long
 
             yield from (Text("kept there by `destroy`:"), *(Text(f"  {printable(line)}") for line in status.kept))
             yield Text(AFTERWARDS)

@@ -216,7 +216,7 @@ def queue_of(jobs: Iterable[Job]) -> Queue:
 
 
 def _kept(kubectl: Kubectl, namespace: str) -> tuple[str, ...]:
-    from cli.change.destroy import only_kept  # noqa: PLC0415  what it loads takes long
+    from cli.change.owner import only_kept  # noqa: PLC0415  what it loads takes long
 
     try:
         found = only_kept(kubectl, namespace)

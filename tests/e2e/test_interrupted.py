@@ -16,10 +16,10 @@ from tests.stacks import ROOT, with_change
 
 POWER_CUT = """\
 #!/bin/sh
-case " $* " in *" --applyset="*) kill -KILL $PPID; exit 1;; esac
+case " $* " in *" apply --server-side "*) {kubectl} "$@"; kill -KILL $PPID; exit 1;; esac
 exec {kubectl} "$@"
 """
-"""A kubectl at which the command that calls it dies: the namespace, claims and keys are applied then, all else not."""
+"""A kubectl at which the command that calls it dies: all is applied then, and nothing was awaited or deleted."""
 
 
 DEAF = """\

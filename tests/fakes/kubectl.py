@@ -25,6 +25,13 @@ def thing(kind: str, name: str, **more: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "labels": OURS}, **more}
 
 
+def applied(kind: str, name: str, **more: Any) -> dict[str, Any]:
+    """The same, as an apply has made it."""
+    item = thing(kind, name, **more)
+    managers = [{"manager": "slurmstack", "operation": "Apply"}]
+    return {**item, "metadata": {**item["metadata"], "managedFields": managers}}
+
+
 @dataclass(frozen=True, kw_only=True)
 class PlayedKubectl(Kubectl):
     """Of the context `test`; what it answers is up to those that are made from it."""
@@ -92,5 +99,7 @@ class FakeCluster(PlayedKubectl):
             found = [item for item in self.items_there if (item["kind"], item["metadata"]["name"]) in wanted]
         elif arguments[0] == "get":
             kinds = next(word for word in arguments[1:] if not word.startswith("-")).split(",")
+            if "--raw" in arguments:
+                kinds = [kinds[0].partition("?")[0].rpartition("/")[2].removesuffix("s")]
             found = [item for item in self.items_there if item["kind"].lower() in kinds]
         return subprocess.CompletedProcess(arguments, 0, json.dumps(listed(*found)), "")

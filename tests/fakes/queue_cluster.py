@@ -14,8 +14,6 @@ from cli.change.jobs import (
 from config import load_config
 from config.sections.workers import WorkerPool
 from slurm.conf import render
-from slurm.elastic import settings
-from slurm.names import ELASTIC_SETTINGS
 from slurm.sizing import node_document
 from tests.fakes.kubectl import PlayedKubectl
 from tests.fakes.slurmctld import AWAY
@@ -49,7 +47,6 @@ def _pool(name: str, pool: WorkerPool) -> dict[str, Any]:
     template = {"spec": {"terminationGracePeriodSeconds": pool.drain_timeout + 30, "containers": containers}}
     metadata: dict[str, Any] = {"name": name, "labels": {"slurmstack/pool": name}}
     if pool.is_elastic:
-        metadata["annotations"] = {ELASTIC_SETTINGS: settings(name, pool)}
         return {"kind": "PodTemplate", "metadata": metadata, "template": template}
     return {"kind": "StatefulSet", "metadata": metadata, "spec": {"replicas": pool.size, "template": template}}
 

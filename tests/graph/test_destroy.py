@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cli.change.destroy import WORKLOADS
+from cli.commands.destroy import WORKLOADS
 from tests import stacks
 from tests.graph.objects import COMPONENT, everything, recorded, templates
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cli.change.job_effects import partitions_in, pools_of, slurm_conf_in
-from cli.engine import plan as engines
+from cli.change import plan as engines
+from cli.change.jobs import partitions_in, pools_of, slurm_conf_in
 from tests import stacks
 from tests.fakes.queue_cluster import FakeKubectl, fates, job, objects, pending
 from tests.graph.state import compare_files, stack_of

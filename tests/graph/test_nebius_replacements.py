@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cli.change.effects import refused
-from cli.engine.plan import EnginePlan, against_state
+from cli.change.plan import EnginePlan, against_state
 from cli.program.recording import Made
 from components.clouds.nebius.immutable import ALLOCATION, CLUSTER, NODE_GROUP
 from tests import stacks
@@ -64,16 +64,6 @@ def test_the_same_stack_is_no_change_whatever_ids_the_cloud_gave(compared: Any, 
 
 
 @WAYS
-def test_another_type_of_the_jails_file_system_loses_all_files_and_is_refused(compared: Any, tmp_path: Path) -> None:
-    found = compared(tmp_path, stacks.nebius(), changed("jail.filesystem.type", "NETWORK_HDD"))
-    (effect,) = [effect for effect in found.effects if effect.action == "replace"]
-    assert (effect.kind, effect.name) == ("file system", "slurm-jail")
-    assert effect.cost.startswith("all users' files and the software in the jail")
-    assert "type can never change" in effect.refused
-    assert "cloud.allow_replacement: true" in effect.refused
-
-
-@WAYS
 def test_a_file_system_can_be_made_anew_where_cloud_and_stack_allow_it(compared: Any, tmp_path: Path) -> None:
     released = with_change(changed("jail.filesystem.forbid_deletion", False), "cloud.allow_replacement", True)
     at_once = with_change(released, "jail.filesystem.type", "NETWORK_HDD")
@@ -83,12 +73,6 @@ def test_a_file_system_can_be_made_anew_where_cloud_and_stack_allow_it(compared:
     assert [(item.kind, item.cost) for item in second.effects if item.action == "replace"] == [
         ("file system", "all users' files and the software in the jail are lost: the new one is empty")
     ]
-
-
-def test_a_smaller_file_system_is_refused_once(tmp_path: Path) -> None:
-    (effect,) = refused(compare_files(tmp_path, stacks.nebius(), changed("jail.size", "1Ti")).effects)
-    assert effect.kind == "file system"
-    assert "jail.size: 1024Gi is less than the 2048Gi that it has, and it cannot shrink" in effect.refused
 
 
 def test_a_mount_that_leaves_is_refused_while_it_is_protected(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from cli.change.change import counts_of
 from cli.change.effects import refused
-from cli.engine.plan import EnginePlan, against_state
+from cli.change.plan import EnginePlan, against_state
 from config.sections.services import ImageRole
 from tests import stacks
 from tests.graph.state import compare_files, stack_of, state_of
@@ -45,12 +45,6 @@ def test_another_storage_class_loses_the_jail_and_is_refused(compared: Any, tmp_
     assert allowed.cost == effect.cost
 
 
-def test_a_smaller_volume_is_refused_with_or_without_protection(tmp_path: Path) -> None:
-    changed = with_change(stacks.existing(), "jail.size", "512Gi")
-    (effect,) = compare_files(tmp_path, stacks.existing(), {**changed, "protect": False}).effects
-    assert "jail.size: 512Gi is less than the 1Ti that it has, and it cannot shrink" in effect.refused
-
-
 @pytest.mark.parametrize("pinned", [False, True], ids=["by tag", "by digest"])
 def test_another_release_of_slurm_is_refused(tmp_path: Path, *, pinned: bool) -> None:
     """A digest, as `images push --pin` writes it, does not tell which release it is of."""
@@ -72,13 +66,6 @@ def test_another_release_with_the_digests_of_before_is_refused(tmp_path: Path) -
     new = with_change(with_change(pinned, "slurm.version", "26.05"), "jail.root", "slurm-26.05")
     (effect,) = refused(compare_files(tmp_path, pinned, new).effects)
     assert effect.refused.startswith("images.digests: they are those of Slurm 24.11, and slurm.version is 26.05")
-
-
-def test_another_name_of_the_cluster_is_refused(tmp_path: Path) -> None:
-    changed = with_change(stacks.existing(), "slurm.cluster_name", "hpc")
-    (effect,) = (item for item in compare_files(tmp_path, stacks.existing(), changed).effects if item.refused)
-    assert [item.path for item in effect.because] == ["slurm.cluster_name"]
-    assert "does not start with it as 'hpc'; set it back to slurm" in effect.refused
 
 
 def test_a_pool_that_leaves_is_explained_and_not_refused(tmp_path: Path) -> None:

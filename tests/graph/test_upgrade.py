@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cli.change.effects import refused
-from cli.engine.plan import EnginePlan, against_state
-from cli.program.manifests import manifests
+from cli.change.plan import EnginePlan, against_state
+from cli.program.recording import manifests
 from config.errors import what_became
 from tests.graph.older_graphs import OLDER
 from tests.graph.state import stack_of

@@ -7,8 +7,7 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any, Self
 
-from cli.program.manifests import manifests
-from cli.program.recording import record
+from cli.program.recording import manifests, record
 from slurm.rights import CAPABILITIES
 from tests import stacks
 from tests.machine.kubelet import Container, Kubelet

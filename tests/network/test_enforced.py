@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.program.manifests import manifests
-from cli.program.recording import record
+from cli.program.recording import manifests, record
 from tests import stacks
 from tests.graph.reachability import network
 from tests.network.wires import CALICO, Wires

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from cli.program.manifests import file_name, manifests, to_yaml
-from cli.program.recording import record
+from cli.commands.stack import file_name, to_yaml
+from cli.program.recording import manifests, record
 from cli.program.values import printable
 from tests import stacks
 from tests.graph.objects import everything

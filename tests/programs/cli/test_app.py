@@ -1,4 +1,4 @@
-"""The command in a process of its own: what it loads, its list of commands, and an output that takes nothing."""
+"""The command in a process of its own: what it loads, and an output that takes nothing."""
 
 from __future__ import annotations
 
@@ -7,28 +7,7 @@ import sys
 
 import pytest
 
-from cli.app import COMMANDS, load
 from tests.stacks import ROOT
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_list_says_what_the_command_itself_says_first(name: str) -> None:
-    own = " ".join(load(name).help.partition("\n\n")[0].split())
-    assert own == COMMANDS[name][1]
-
-
-SLOW = ("pulumi", "pulumi_kubernetes", "cryptography", "yaml", "config.cluster", "local.cluster")
-"""What takes long to load, and only some commands need."""
-
-
-def test_help_loads_nothing_that_is_slow() -> None:
-    script = (
-        "import sys\nsys.argv = ['slurmstack', '--help']\nfrom cli.app import main\n"
-        "try:\n    main()\nexcept SystemExit:\n    print(*sys.modules, sep='\\n', file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert all(name in done.stdout for name in COMMANDS)
-    assert not set(SLOW) & set(done.stderr.split())
 
 
 @pytest.mark.parametrize("words", [["status", "--help"], ["login", "--help"], ["health", "--help"]])

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from cli.change.in_place import has_put_back
-from cli.change.owner import is_stopped, note_of
+from cli.change.owner import has_put_back, is_stopped, note_of
 from cli.doctor.cluster.findings import Finding, Severity
 from cli.health.nodes import Found, in_order, node_of
 from cli.status.questions import SlurmNode

@@ -132,14 +132,6 @@ def test_lost_jobs_are_cancelled_before_the_engine_could_wait_for_them_and_only_
     assert [word for words in engine.all_calls() for word in words if word in {"scancel", "up"}] == done
 
 
-def test_a_harmless_change_is_left_to_the_engine(engine: FakeEngine, tmp_path: Path) -> None:
-    more = with_change(stacks.existing(), "worker_nodes.cpu.size", 5)
-    done = call(engine, applied(engine, tmp_path, stacks.existing(), more), "up", "--yes")
-    assert done.returncode == 0, done.stderr
-    (words,) = engine.calls("pulumi", "up")
-    assert {"--refresh", "--yes", "--skip-preview"} <= set(words)
-
-
 def test_ctrl_c_leaves_pulumi_the_time_that_it_takes_to_end(engine: FakeEngine, tmp_path: Path) -> None:
     file = applied(engine, tmp_path, stacks.existing(), stacks.existing())
     engine.updates_until_interrupted()
@@ -162,7 +154,6 @@ def test_without_pulumi_the_cloud_is_listed_by_kind_and_nothing_is_made(tmp_path
     done = call(engine, stack_file(tmp_path, {**stacks.nebius(), "protect": False}), "up", "--yes")
     assert done.returncode == 1
     assert "this stack has 10 cloud resources, which kubectl cannot make" in done.stderr
-    assert "5 Mk8sV1NodeGroup" in done.stderr
     assert "https://www.pulumi.com/docs/install/" in done.stderr
     assert not engine.calls("kubectl")
 
@@ -221,20 +212,14 @@ def test_an_update_that_was_killed_is_repeated_with_what_it_has_made_already(
     assert UPSERT not in engine.environment("up"), "what others have made is never taken over otherwise"
 
 
-@pytest.mark.parametrize(
-    ("command", "told"),
-    [("up", "an earlier update of 'test' was cut short"), ("destroy", "pulumi cannot change 'test'")],
-)
 def test_a_stack_that_is_locked_says_how_to_free_it_before_anything_is_touched(
-    engine: FakeEngine, tmp_path: Path, command: str, told: str
+    engine: FakeEngine, tmp_path: Path
 ) -> None:
     file = killed_while_making(engine, tmp_path, "kubernetes:core/v1:Secret")
-    stack_file(tmp_path, {**stacks.existing(), "protect": False})
     engine.lock()
-    done = call(engine, file, command, "--yes")
+    done = call(engine, file, "up", "--yes")
     assert done.returncode == 1
-    assert told in done.stderr
+    assert "an earlier update of 'test' was cut short" in done.stderr
     assert "error: the stack is currently locked" in done.stderr
     assert f"pulumi cancel --yes --cwd {stacks.ROOT} test" in done.stderr
-    assert not engine.calls("pulumi", command)
-    assert not engine.calls("kubectl", "delete")
+    assert not engine.calls("pulumi", "up")

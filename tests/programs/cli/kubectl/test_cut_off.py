@@ -17,17 +17,17 @@ from tests.stacks import ROOT
 COMMAND = """
 import os, signal, sys, time
 from pathlib import Path
-from cli.change.lock import _interruptible
-with _interruptible():
-    try:
-        print("works", flush=True)
-        for _ in range(300):
-            time.sleep(0.1)  # a signal that comes right before a sleep is seen after it
-    finally:
-        for number in (signal.SIGHUP, signal.SIGTERM):  # a shell sends one, and so does the kernel when that ends
-            os.kill(os.getpid(), number)
-            time.sleep(0.1)
-        Path(sys.argv[1]).touch()
+from cli.change.lock import be_interruptible
+be_interruptible()
+try:
+    print("works", flush=True)
+    for _ in range(300):
+        time.sleep(0.1)  # a signal that comes right before a sleep is seen after it
+finally:
+    for number in (signal.SIGHUP, signal.SIGTERM):  # a shell sends one, and so does the kernel when that ends
+        os.kill(os.getpid(), number)
+        time.sleep(0.1)
+    Path(sys.argv[1]).touch()
 """
 
 
@@ -52,7 +52,7 @@ def test_what_it_has_half_done_is_taken_back(tmp_path: Path, how: str) -> None:
 
 
 def test_what_nohup_has_made_deaf_stays_so() -> None:
-    look = "import signal\nfrom cli.change.lock import _interruptible\n"
-    look += "with _interruptible(): print(signal.getsignal(signal.SIGHUP))"
+    look = "import signal\nfrom cli.change.lock import be_interruptible\n"
+    look += "be_interruptible(); print(signal.getsignal(signal.SIGHUP))"
     told = subprocess.run(["nohup", sys.executable, "-c", look], cwd=ROOT, capture_output=True, text=True, check=True)
     assert told.stdout == f"{signal.SIG_IGN}\n"

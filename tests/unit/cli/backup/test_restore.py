@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from cli.backup.restore import Restoring, forget_restore, parts_of
-from cli.change.in_place import is_put_back
-from cli.change.owner import is_stopped, refuse_half_restored
+from cli.backup.restore import Restoring, parts_of
+from cli.change.owner import forget_restore, is_put_back, is_stopped, refuse_half_restored
 from cli.errors import Failure, Refused
 from tests.unit.cli.backup.cluster import REPORT, Cluster, failed, restored
 

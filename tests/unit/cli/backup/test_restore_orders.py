@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from cli.backup.restore import Restoring, forget_restore
-from cli.change.in_place import has_put_back
-from cli.change.owner import is_stopped, note_of, refuse_half_restored
+from cli.backup.restore import Restoring
+from cli.change.owner import forget_restore, has_put_back, is_stopped, note_of, refuse_half_restored
 from cli.errors import Failure
 from cli.kubectl.client import component_of
 from tests.unit.cli.backup.cluster import REPORT, Cluster

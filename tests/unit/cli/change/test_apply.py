@@ -5,27 +5,26 @@ from __future__ import annotations
 import base64
 import json
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from cli.change.apply import apply
-from cli.change.plan import Plan, plan, preview
+from cli.change.change import Change
+from cli.change.plan import Plan, changes, key, plan
 from cli.errors import Failure, Refused
-from cli.program.manifests import Manifest
-from cli.program.recording import KeptValues
+from cli.program.recording import KeptValues, Manifest
 from config import load_config
-from slurm.names import GENERATED, STACK
+from slurm.names import GENERATED
 from tests import stacks
-from tests.fakes.kubectl import OURS, FakeCluster, UpLock, thing
+from tests.fakes.kubectl import FakeCluster, FakeKubectl, UpLock, applied, listed, thing
 from tests.stacks import with_change
 
-SET_LABEL = "applyset.kubernetes.io/part-of"
 NAMESPACE = thing("Namespace", "slurm")
 VOLUME = thing("PersistentVolume", "slurm-jail")
-RIGHTS = [thing(kind, "slurm-health-watch") for kind in ("ClusterRole", "ClusterRoleBinding")]
-CLASS = thing("PriorityClass", "slurm-placeholder")
+RIGHTS = [applied(kind, "slurm-health-watch") for kind in ("ClusterRole", "ClusterRoleBinding")]
+CLASS = applied("PriorityClass", "slurm-placeholder")
 """Of an earlier version; it is in no stack any more."""
 
 
@@ -40,35 +39,40 @@ def fresh() -> tuple[FakeCluster, Plan]:
     return kubectl, planned_in(kubectl)
 
 
-def leaving_pool(kind: str = "StatefulSet", name: str = "old") -> tuple[FakeCluster, Plan]:
-    """A cluster with a pool that the stack file no longer has."""
-    pool = thing(kind, name, spec={"replicas": 2})
-    pool["metadata"]["labels"] = {**OURS, "slurmstack/pool": name}
-    kubectl = FakeCluster(items_there=[NAMESPACE, pool])
-    return kubectl, planned_in(kubectl)
-
-
-def test_what_is_in_no_namespace_and_left_the_stack_is_shown_and_deleted_and_no_volume_is() -> None:
-    kubectl = FakeCluster(items_there=[NAMESPACE, VOLUME, *RIGHTS, CLASS])
+def test_what_left_the_stack_is_shown_and_deleted_and_no_data_and_nothing_of_others_is() -> None:
+    claim, role = applied("PersistentVolumeClaim", "mount-old"), applied("Role", "health-watch")
+    others = [
+        thing("ConfigMap", "of-a-person"),
+        thing("Job", "backup-20261130"),
+        thing("Secret", "my-backup-credentials"),
+    ]
+    kubectl = FakeCluster(items_there=[NAMESPACE, VOLUME, *RIGHTS, CLASS, claim, role, *others])
     sections = with_change(stacks.dev(), "health", {"enabled": False})
     planned = planned_in(kubectl, sections)
-    deleted = [(change.kind, change.name) for change in preview(kubectl, planned) if change.action == "delete"]
+    deleted = [(change.kind, change.name) for change in changes(kubectl, planned) if change.action == "delete"]
     assert sorted(deleted) == [
         ("ClusterRole", "slurm-health-watch"),
         ("ClusterRoleBinding", "slurm-health-watch"),
         ("PriorityClass", "slurm-placeholder"),
+        ("Role", "health-watch"),
     ]
     apply(kubectl, planned, UpLock(kubectl))
-    assert kubectl.deleted == [
-        "clusterrole slurm-health-watch --ignore-not-found",
-        "clusterrolebinding slurm-health-watch --ignore-not-found",
-        "priorityclass slurm-placeholder --ignore-not-found",
-    ]
+    names = "clusterrole/slurm-health-watch clusterrolebinding/slurm-health-watch priorityclass/slurm-placeholder"
+    assert kubectl.deleted == [f"{names} role/health-watch -n slurm --ignore-not-found --wait=false"]
     with_them = FakeCluster(items_there=[NAMESPACE, VOLUME, *RIGHTS])
     planned = planned_in(with_them)
-    assert not [change for change in preview(with_them, planned) if change.action == "delete"]
+    assert not [change for change in changes(with_them, planned) if change.action == "delete"]
     apply(with_them, planned, UpLock(with_them))
     assert with_them.deleted == [], "they are in this stack"
+
+
+def test_what_an_operator_reads_leaves_with_the_stack_s_wish_for_it_and_so_does_the_list_of_earlier_versions() -> None:
+    rule = {**applied("PrometheusRule", "slurm"), "apiVersion": "monitoring.coreos.com/v1"}
+    old = {"kind": "Secret", "metadata": {"name": "slurmstack", "labels": {"applyset.kubernetes.io/id": "x"}}}
+    kubectl = FakeCluster(items_there=[NAMESPACE, rule, old])
+    apply(kubectl, planned_in(kubectl), UpLock(kubectl))
+    (words,) = kubectl.deleted
+    assert words.startswith("prometheusrule.monitoring.coreos.com/slurm secret/slurmstack -n slurm")
 
 
 def test_a_job_that_failed_is_made_anew_and_one_that_has_done_its_work_is_not() -> None:
@@ -79,19 +83,6 @@ def test_a_job_that_failed_is_made_anew_and_one_that_has_done_its_work_is_not() 
     kubectl = FakeCluster(items_there=[NAMESPACE, *there])
     apply(kubectl, planned_in(kubectl), UpLock(kubectl))
     assert [command.split()[:2] for command in kubectl.deleted] == [["job", failed]]
-
-
-@pytest.mark.parametrize("leaves", [True, False])
-def test_no_prune_can_ever_take_what_holds_data(leaves: bool) -> None:
-    kubectl, planned = leaving_pool() if leaves else fresh()
-    apply(kubectl, planned, UpLock(kubectl))
-    sent = [item for given in kubectl.documents for item in given]
-    in_set = {item["kind"] for item in sent if SET_LABEL in item["metadata"].get("labels", {})}
-    for kinds, command in zip(kubectl.sent, kubectl.applied, strict=True):
-        in_set |= set(kinds) if "--prune" in command else set()
-    assert "StatefulSet" in in_set
-    assert not in_set & {"PersistentVolumeClaim", "PersistentVolume", "Namespace"}
-    assert "PersistentVolumeClaim" in {kind for kinds in kubectl.sent for kind in kinds}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +123,7 @@ def test_a_key_that_is_added_is_refused_where_somebody_has_written_keys_since_th
     kubectl = Keeping(items_there=there, complaint=modified)
     with pytest.raises(Failure, match="another `slurmstack up` has made keys"):
         apply(kubectl, planned, UpLock(kubectl))
-    assert not [command for command in kubectl.applied if "--prune" in command]
+    assert not any("Secret" in kinds for kinds in kubectl.sent)
 
 
 def test_a_damaged_key_is_named_and_nothing_is_made_with_it() -> None:
@@ -152,26 +143,6 @@ def test_new_keys_are_kept_before_anything_that_uses_them_is_sent() -> None:
     assert kept < next(index for index, given in enumerate(names) if ("Secret", "munge-key") in given)
     assert "PersistentVolume" in kubectl.sent[0], "before the claims that they are reserved for"
     assert "PersistentVolumeClaim" not in kubectl.sent[0]
-
-
-@pytest.mark.parametrize("kind", ["StatefulSet", "PodTemplate"])
-def test_a_pool_leaves_only_after_slurm_has_taken_the_configuration_without_it(kind: str) -> None:
-    kubectl, planned = leaving_pool(kind)
-
-    def slurm_rejects_it() -> None:
-        raise Failure("rejected")
-
-    with pytest.raises(Failure, match="rejected"):
-        apply(kubectl, planned, UpLock(kubectl), slurm_rejects_it)
-    assert not [command for command in kubectl.applied if "--prune" in command]
-    sent = len(kubectl.applied)
-    assert sent
-    apply(kubectl, planned, UpLock(kubectl), lambda: kubectl.applied.append(("accepted",)))
-    order = ["prune" if "--prune" in command else command[0] for command in kubectl.applied[sent:]]
-    assert order.index("accepted") < order.index("prune")
-    kubectl = FakeCluster(items_there=[NAMESPACE])
-    apply(kubectl, planned_in(kubectl), UpLock(kubectl), lambda: pytest.fail("no pool leaves: no reason to wait"))
-    assert [command for command in kubectl.applied if "--prune" in command]
 
 
 def test_a_cluster_that_is_half_restored_is_not_started_by_an_apply() -> None:
@@ -197,9 +168,7 @@ class Patched(FakeCluster):
 def of_objects(*objects: dict[str, Any], live: dict[tuple[str, str], Any] | None = None) -> Plan:
     present: dict[tuple[str, str], Any] = {("Namespace", "slurm"): NAMESPACE, **(live or {})}
     manifests = tuple(Manifest(document=document) for document in objects)
-    return Plan(
-        namespace="slurm", objects=manifests, kept=KeptValues({}), live=present, inside={}, outside=(), effects=()
-    )
+    return Plan(namespace="slurm", objects=manifests, kept=KeptValues({}), live=present, inside={}, left=(), effects=())
 
 
 def test_a_volume_whose_claim_went_with_its_namespace_can_be_claimed_again() -> None:
@@ -213,52 +182,63 @@ def test_a_volume_whose_claim_went_with_its_namespace_can_be_claimed_again() -> 
     assert json.loads(patch[-1]) == [{"op": "remove", "path": "/spec/claimRef/uid"}]
 
 
-def test_a_pool_that_kubernetes_rolls_itself_is_named_with_the_patch_that_no_apply_can_make() -> None:
-    default = {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}
-    pools = [thing("StatefulSet", "default", spec={"updateStrategy": default})]
-    with pytest.raises(Failure, match="default: the StatefulSet was made by an older version") as refused:
-        plan(FakeCluster(items_there=[NAMESPACE, *pools]), load_config(stacks.dev()), stacks.dev(), stack="test")
-    patch = str(refused.value.hint).partition(" -p ")[2].strip("'")
-    assert json.loads(patch) == {"spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}}}
-    assert "kubectl --context test -n slurm patch" in str(refused.value.hint), "in this cluster"
-    other = {**NAMESPACE, "metadata": {**NAMESPACE["metadata"], "annotations": {STACK: "prod"}}}
-    with pytest.raises(Refused, match="is that of the stack 'prod'"):
-        plan(FakeCluster(items_there=[other, *pools]), load_config(stacks.dev()), stacks.dev(), stack="test")
+# Comparing a stack with its cluster, with kubectl's answers recorded from a real one
 
 
-GONE = "Certificate.cert-manager.io"
+def stateful_set(replicas: int, **metadata: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "default", "namespace": "slurm", **metadata},
+        "spec": {"replicas": replicas, "template": {"spec": {"containers": [{"name": "slurmd", "image": "a"}]}}},
+    }
 
 
-@dataclass(frozen=True, kw_only=True)
-class WithSet(FakeCluster):
-    """A cluster with an apply set, from which an operator was removed with its kinds."""
-
-    kinds: list[str] = field(default_factory=lambda: [GONE, "ConfigMap"])
-
-    def run(
-        self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
-    ) -> subprocess.CompletedProcess[str]:
-        done = super().run(*arguments, stdin=stdin, check=check)
-        asks = arguments[0] == "get" and any(GONE in word for word in arguments)
-        if asks or ("--prune" in arguments and GONE in self.kinds):
-            unknown = f'error: the server doesn\'t have a resource type "{GONE}"'
-            if check:
-                raise Failure(unknown)
-            return subprocess.CompletedProcess(arguments, 1, "", unknown)
-        if arguments[0] == "annotate":
-            self.kinds[:] = arguments[-1].partition("=")[2].split(",")
-        if arguments[:3] == ("get", "--ignore-not-found", "secret"):
-            annotations = {"applyset.kubernetes.io/contains-group-kinds": ",".join(self.kinds)}
-            done.stdout = json.dumps({"items": [{"metadata": {"annotations": annotations}}]})
-        if arguments[:3] == ("get", "--ignore-not-found", "ConfigMap"):
-            done.stdout = json.dumps({"items": [thing("ConfigMap", "old")]})
-        return done
+def changed(live: dict[str, Any], wanted: dict[str, Any], after: Any = None, complaint: str = "") -> list[Change]:
+    """What an apply of one object changes. `after`: what the API server would make of it, if not the object itself."""
+    kubectl = FakeKubectl(answers=[({"--dry-run=server"}, after or wanted, complaint)])
+    planned = Plan(
+        namespace="slurm", objects=(Manifest(document=wanted),), kept=KeptValues({}), live={key(live): live}, inside={},
+        left=(), effects=(),
+    )  # fmt: skip
+    return changes(kubectl, planned)
 
 
-def test_a_kind_that_the_cluster_no_longer_knows_stops_neither_preview_nor_apply() -> None:
-    kubectl = WithSet()
-    found = preview(kubectl, of_objects())
-    assert [(change.action, change.kind, change.name) for change in found] == [("delete", "ConfigMap", "old")]
-    apply(kubectl, of_objects(NAMESPACE), UpLock(kubectl))
-    assert kubectl.kinds == ["ConfigMap"]
-    assert len([call for call in kubectl.applied if "--prune" in call]) == 2
+def secret(value: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key"}, "data": {"munge.key": value}}
+
+
+@pytest.mark.parametrize(
+    ("live", "wanted", "after", "properties"),
+    [
+        (
+            stateful_set(2, generation=4, resourceVersion="100", managedFields=[{"manager": "slurmstack"}]),
+            stateful_set(3),
+            listed(stateful_set(3, generation=5, resourceVersion="100", managedFields=[])),
+            [("spec.replicas", 2, 3)],
+        ),
+        (secret("b2xk"), secret("bmV3"), None, [("data.munge.key", "<secret>", "<secret>")]),
+        (stateful_set(2), stateful_set(2), None, []),
+    ],
+    ids=["in spite of what the server writes itself", "no secret is shown", "equal"],
+)
+def test_an_update_is_what_the_api_server_would_change(
+    live: dict[str, Any], wanted: dict[str, Any], after: Any, properties: list[tuple[str, Any, Any]]
+) -> None:
+    found = changed(live, wanted, after)
+    assert [change.action for change in found] == ["update"] * bool(properties)
+    told = [(item.path, item.old, item.new) for change in found for item in change.properties]
+    assert told == properties
+
+
+@pytest.mark.parametrize(
+    ("complaint", "failure"),
+    [
+        ('The Job "x" is invalid: spec.template: Invalid value: field is immutable', Refused),
+        ("admission webhook denied", Failure),
+    ],
+)
+def test_what_the_api_server_will_not_change_is_told_in_its_words(complaint: str, failure: type[Failure]) -> None:
+    with pytest.raises(Failure, match=complaint) as caught:
+        changed(stateful_set(2), stateful_set(2), complaint=complaint)
+    assert type(caught.value) is failure

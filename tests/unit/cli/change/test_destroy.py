@@ -12,155 +12,29 @@ from typing import Any
 
 import pytest
 
-from cli.change import destroy
-from cli.change.apply import apply
-from cli.change.destroy import What, destroy_cluster
-from cli.change.in_place import PUT_BACK
-from cli.change.job_effects import Touched
-from cli.change.jobs import JobsTouched
+from cli.change.jobs import JobsTouched, Touched
 from cli.change.owner import KEPT, KEPT_OF, ROTATING
 from cli.change.plan import plan
-from cli.commands import destroy as destroy_command
+from cli.commands import destroy
 from cli.engine import pulumi as engines
 from cli.errors import Failure, Refused
-from cli.stack import Stack, open_stack
-from config import load_config
-from local.report import open_report
+from cli.stack import open_stack
 from slurm.names import CONFIG_MAP, CONTROLLER, GENERATED, LOGIN
 from tests import stacks
-from tests.fakes.kubectl import OURS, FakeCluster, UpLock, thing
-from tests.stacks import with_change
+from tests.fakes.kubectl import OURS, FakeCluster, thing
 from tests.unit.cli.command_line import stack_file
 
 
-class Leaving(FakeCluster):
-    """A cluster with a worker that takes two looks to leave.
-
-    Deleting the namespace works at once, and an `up` that has waited for that makes all anew at once.
-    """
-
-    def run(
-        self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
-    ) -> subprocess.CompletedProcess[str]:
-        if arguments[:2] == ("get", "--ignore-not-found") and "pod" in arguments:
-            self.deleted.append("(looked for pods)")
-            if self.deleted.count("(looked for pods)") == 3:
-                self.items_there[:] = [item for item in self.items_there if item["metadata"]["name"] != "default-0"]
-        elif arguments[:2] == ("delete", "namespace"):
-            self.items_there[:] = [made(item["kind"], item["metadata"]["name"], "2") for item in self.items_there]
-        if "app.kubernetes.io/component=worker" in arguments:
-            workers = [item for item in self.items_there if item["metadata"]["name"] == "default-0"]
-            return subprocess.CompletedProcess(arguments, 0, json.dumps({"items": workers}), "")
-        return super().run(*arguments, stdin=stdin, check=check)
-
-
-def made(kind: str, name: str, uid: str, **more: Any) -> dict[str, Any]:
-    item = thing(kind, name, **more)
-    return {**item, "metadata": {**item["metadata"], "uid": uid}}
-
-
-@pytest.fixture
-def kubectl(monkeypatch: pytest.MonkeyPatch) -> Leaving:
-    monkeypatch.setattr(destroy, "POLL", 0)
-    claim: dict[str, Any] = {"claimRef": {"namespace": "slurm"}}
-    volume = made("PersistentVolume", "slurm-jail", "1", spec=claim)
-    other = made("PersistentVolume", "other-jail", "1", spec={"claimRef": {"namespace": "other"}})
-    return Leaving(items_there=[made("Namespace", "slurm", "1"), volume, other, thing("Pod", "default-0")])
-
-
-def called(
-    monkeypatch: pytest.MonkeyPatch,
-    kubectl: FakeCluster,
-    file: Path,
-    *,
-    engine: str = "kubectl",
-    jobs: Callable[[], JobsTouched] = JobsTouched,
-    lock: Any = lambda *_: nullcontext(),
-    **more: Any,
-) -> None:
-    """The command, with --yes."""
-    monkeypatch.setattr(destroy_command, "reach_if_made", lambda _: kubectl)
-    monkeypatch.setattr(destroy_command, "held", lock)
-    monkeypatch.setattr(destroy_command, "choose", lambda *_: engine)
-    monkeypatch.setattr(destroy_command, "jobs_destroyed", lambda *_, **__: jobs())
-    destroy_command.destroy(file, yes=True, engine=engine, **more)
-
-
-def deleted(kubectl: Leaving, what: What) -> list[str]:
-    config = load_config(stacks.dev())
-    destroy_cluster(kubectl, config, open_report(), kill_jobs=False, what=what)
-    return [command.split(" ")[0] for command in kubectl.deleted]
-
-
-def test_workers_leave_before_anything_else_goes_and_what_the_next_up_makes_is_neither_deleted_nor_waited_for(
-    kubectl: Leaving,
-) -> None:
-    assert deleted(kubectl, "all") == [
-        "cronjob,statefulset,deployment,daemonset,job,podtemplate",
-        "(looked",
-        "(looked",
-        "(looked",
-        "cronjob,statefulset,deployment,daemonset,job,podtemplate",
-        "persistentvolumeclaim",
-        "persistentvolume",
-        "clusterrolebinding,clusterrole,priorityclass",
-        "namespace",
-    ]
-    assert "-l slurmstack/pool" in kubectl.deleted[0]
-    (volumes,) = [command for command in kubectl.deleted if command.startswith("persistentvolume ")]
-    assert "slurm-jail" in volumes
-    assert "other-jail" not in volumes
-
-
-def test_before_pulumi_destroys_only_what_runs_is_ended_and_no_data_is_touched(kubectl: Leaving) -> None:
-    assert set(deleted(kubectl, "pods")) == {"cronjob,statefulset,deployment,daemonset,job,podtemplate", "(looked"}
-    assert kubectl.deleted[-1] == "(looked for pods)"
-
-
-def test_all_jobs_are_cancelled_those_that_wait_first(kubectl: Leaving, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    def answer(_: Leaving, _namespace: str, *command: str, seconds: float) -> subprocess.CompletedProcess[str]:
-        asked.append(" ".join(command))
-        return subprocess.CompletedProcess(command, 0, "", f"{seconds}")
-
-    monkeypatch.setattr(destroy, "in_controller", answer)
-    destroy_cluster(kubectl, load_config(stacks.dev()), open_report(), kill_jobs=True, what="pods")
-    assert asked[1:] == ["scancel --state=pending", "scancel --state=running", "scancel --state=suspended"]
-
-
-def test_a_job_that_comes_while_another_command_has_the_lock_is_not_taken_down_unasked(
-    kubectl: Leaving, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    job = Touched(id="7", user="alice", partition="main", state="RUNNING", nodes=("x-0",), fate="ends", why="so")
-    found = iter([JobsTouched(), JobsTouched(running=1, touched=(job,))])
-    with pytest.raises(Refused, match="1 job would end or never start: 7"):
-        called(monkeypatch, kubectl, stack_file(tmp_path, stacks.dev()), jobs=lambda: next(found))
-    assert not kubectl.deleted
-
-
-@pytest.mark.parametrize("left", ["the job runs", "stopped"])
-def test_a_restore_that_is_not_finished_is_not_forgotten_with_what_it_has_stopped(
-    kubectl: Leaving, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, left: str
-) -> None:
-    stopped = thing("StatefulSet", "slurmdbd", spec={"replicas": 0})
-    stopped["metadata"]["annotations"] = {"slurmstack/replicas-before-restore": "1"}
-    labels = {"app.kubernetes.io/component": "backup"}
-    begun = [stopped] if left == "stopped" else [thing("Job", "restore", labels=labels), thing("StatefulSet", "login")]
-
-    @contextmanager
-    def held(*_: Any) -> Iterator[None]:
-        kubectl.items_there.extend(begun)
-        yield
-
-    with pytest.raises(Failure, match=r"a restore (runs|of the cluster .* was not finished)"):
-        called(monkeypatch, kubectl, stack_file(tmp_path, stacks.dev()), lock=held, kill_jobs=True)
-    assert not kubectl.deleted
+def made(item: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    return {**item, "metadata": {**item["metadata"], "uid": "1", **metadata}}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster(FakeCluster):
-    """One whose objects go when they are deleted, and that remembers labels and annotations."""
+    """One whose objects go when they are deleted, with a worker that takes two looks to leave.
+
+    It remembers labels and annotations. An `up` that has waited for the namespace to go makes it anew at once.
+    """
 
     told: list[str] = field(default_factory=list)
 
@@ -169,130 +43,172 @@ class Cluster(FakeCluster):
     ) -> subprocess.CompletedProcess[str]:
         if arguments[0] in {"label", "annotate"}:
             self.told.append(" ".join(arguments))
+        if "pod" in arguments[:3]:
+            self.deleted.append("(looked for pods)")
+            if self.deleted.count("(looked for pods)") == 3:
+                self.items_there[:] = [item for item in self.items_there if item["kind"] != "Pod"]
         done = super().run(*arguments, stdin=stdin, check=check, **more)
         if arguments[0] == "get" and any("app.kubernetes.io/part-of=slurmstack" in word for word in arguments):
             found = [item for item in json.loads(done.stdout)["items"] if "labels" in item["metadata"]]
             done.stdout = json.dumps({"items": found})
         if arguments[0] == "delete":
-            kinds, named = arguments[1].split(","), [word for word in arguments[2:3] if not word.startswith("-")]
+            kinds, named = arguments[1].split(","), [word for word in arguments[2:4] if not word.startswith("-")]
             self.items_there[:] = [item for item in self.items_there if not self._goes(item, kinds, named)]
+        if arguments[:2] == ("delete", "namespace"):
+            self.items_there.append(made(thing("Namespace", "slurm"), uid="2"))
         return done
 
     def _goes(self, item: dict[str, Any], kinds: list[str], named: list[str]) -> bool:
         labelled = "labels" in item["metadata"]
-        return item["kind"].lower() in kinds and (item["metadata"]["name"] in named if named else labelled)
+        is_named = item["metadata"]["name"] in named if named and named != ["slurm"] else labelled
+        return item["kind"].lower() in kinds and is_named
 
 
 def claim(name: str, **spec: Any) -> dict[str, Any]:
     return thing("PersistentVolumeClaim", name, spec={"resources": {"requests": {"storage": "20Gi"}}, **spec})
 
 
+def volume(name: str, namespace: str) -> dict[str, Any]:
+    return made(thing("PersistentVolume", name, spec={"claimRef": {"namespace": namespace}}), uid=name)
+
+
 def unlabelled(kind: str, name: str) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "uid": "1"}}
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}}
 
 
-def controller(release: str) -> dict[str, Any]:
-    image = f"localhost/slurmstack-controller:{release}-0123456789ab"
-    return thing("StatefulSet", CONTROLLER, spec={"template": {"spec": {"containers": [{"image": image}]}}})
+def daemon(name: str, **pod: Any) -> dict[str, Any]:
+    image = f"localhost/slurmstack-{name}:24.11-0123456789ab"
+    return thing("StatefulSet", name, spec={"template": {"spec": {"containers": [{"image": image}], **pod}}})
 
 
 @pytest.fixture
-def whole(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+def kubectl(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     monkeypatch.setattr(destroy, "POLL", 0)
-    namespace = thing("Namespace", "slurm")
-    namespace["metadata"] = {**namespace["metadata"], "uid": "1"}
-    scratch = claim("scratch-default-0")
-    scratch["metadata"] = {**scratch["metadata"], "ownerReferences": [{"kind": "Pod"}]}
+    monkeypatch.setattr(destroy, "GONE_SECONDS", 1)
     return Cluster(
         items_there=[
-            namespace,
+            made(thing("Namespace", "slurm")),
             claim("jail", volumeName="slurm-jail"),
             claim("controller-state", volumeName="pvc-1234"),
-            scratch,
-            thing("PersistentVolume", "slurm-jail", spec={}),
+            made(claim("scratch-default-0"), ownerReferences=[{"kind": "Pod"}]),
+            volume("slurm-jail", "slurm"),
+            volume("other-jail", "other"),
             unlabelled("Secret", GENERATED),
-            unlabelled("Secret", "slurmstack"),
             unlabelled("Secret", "my-backup-credentials"),
             thing("Secret", "munge-key"),
             thing("ConfigMap", CONFIG_MAP, data={"slurm.conf": "ClusterName=slurm\n"}),
-            controller("24.11"),
-            thing("Service", "login"),
+            daemon(CONTROLLER),
+            daemon(LOGIN, volumes=[{"name": "homes", "persistentVolumeClaim": {"claimName": "homes"}}]),
             thing("CronJob", "backup"),
+            thing("Pod", "default-0"),
         ]
     )
 
 
-def take_down(whole: Cluster) -> None:
-    destroy_cluster(whole, load_config(stacks.dev()), open_report(), kill_jobs=False, what="all but data")
+Call = Callable[..., None]
+
+
+@pytest.fixture
+def call(kubectl: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Call:
+    """The command, with --yes, where no data is on this machine."""
+
+    def call(
+        engine: str = "kubectl", jobs: Callable[[], JobsTouched] = JobsTouched, *, protect: bool = False, **more: Any
+    ) -> None:
+        monkeypatch.setattr(destroy, "choose", lambda *_: engine)
+        monkeypatch.setattr(destroy, "jobs_destroyed", lambda *_, **__: jobs())
+        sections = {**stacks.existing(), "cluster": {"namespace": "slurm"}, "protect": protect}
+        destroy.destroy(stack_file(tmp_path, sections), yes=True, engine=engine, **more)
+
+    monkeypatch.setattr(destroy, "reach_if_made", lambda _: kubectl)
+    monkeypatch.setattr(destroy, "held", lambda *_: nullcontext())
+    monkeypatch.setattr(engines, "run", lambda *_: 0)
+    return call
+
+
+WORKLOADS = "cronjob,statefulset,deployment,daemonset,job,podtemplate"
+
+
+def test_workers_leave_before_anything_else_goes_and_what_the_next_up_makes_is_neither_deleted_nor_waited_for(
+    kubectl: Cluster, call: Call
+) -> None:
+    call(delete_data=True)
+    kinds = [command.split(" ")[0] for command in kubectl.deleted]
+    pods = ["(looked"] * 3
+    data = ["persistentvolumeclaim", "persistentvolume"]
+    assert kinds == [WORKLOADS, *pods, WORKLOADS, *data, "clusterrolebinding,clusterrole,priorityclass", "namespace"]
+    assert "-l slurmstack/pool" in kubectl.deleted[0]
+    (volumes,) = [command for command in kubectl.deleted if command.startswith("persistentvolume ")]
+    assert "slurm-jail" in volumes
+    assert "other-jail" not in volumes
+
+
+def test_before_pulumi_destroys_only_what_runs_is_ended_and_all_jobs_are_cancelled_those_that_wait_first(
+    kubectl: Cluster, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def answer(_: Cluster, _namespace: str, *command: str, seconds: float) -> subprocess.CompletedProcess[str]:
+        asked.append(" ".join(command))
+        return subprocess.CompletedProcess(command, 0, "", f"{seconds}")
+
+    monkeypatch.setattr(destroy, "in_controller", answer)
+    call(engine="pulumi", delete_data=True, kill_jobs=True)
+    assert {command.split(" ")[0] for command in kubectl.deleted} == {WORKLOADS, "(looked"}
+    assert kubectl.deleted[-1] == "(looked for pods)"
+    assert asked[1:] == ["scancel --state=pending", "scancel --state=running", "scancel --state=suspended"]
+
+
+def test_a_job_that_comes_while_another_command_has_the_lock_is_not_taken_down_unasked(
+    kubectl: Cluster, call: Call
+) -> None:
+    job = Touched(id="7", user="alice", partition="main", state="RUNNING", nodes=("x-0",), fate="ends", why="so")
+    found = iter([JobsTouched(), JobsTouched(running=1, touched=(job,))])
+    with pytest.raises(Refused, match="1 job would end or never start: 7"):
+        call(jobs=lambda: next(found))
+    assert not kubectl.deleted
+
+
+def test_a_restore_that_is_not_finished_is_not_forgotten_with_what_it_has_stopped(
+    kubectl: Cluster, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped = thing("StatefulSet", "slurmdbd", spec={"replicas": 0})
+    stopped["metadata"]["annotations"] = {"slurmstack/replicas-before-restore": "1"}
+
+    @contextmanager
+    def held(*_: Any) -> Iterator[None]:
+        kubectl.items_there.append(stopped)
+        yield
+
+    monkeypatch.setattr(destroy, "held", held)
+    with pytest.raises(Failure, match=r"a restore of the cluster .* was not finished"):
+        call(kill_jobs=True)
+    assert not kubectl.deleted
 
 
 def test_claims_volumes_and_keys_stay_labelled_and_what_others_have_put_there_and_all_else_goes(
-    whole: Cluster,
+    kubectl: Cluster, call: Call
 ) -> None:
-    take_down(whole)
-    assert {(item["kind"], item["metadata"]["name"]) for item in whole.items_there} == {
+    call()
+    assert {(item["kind"], item["metadata"]["name"]) for item in kubectl.items_there} == {
         ("Namespace", "slurm"),
         ("PersistentVolumeClaim", "jail"),
         ("PersistentVolumeClaim", "controller-state"),
         ("PersistentVolumeClaim", "scratch-default-0"),  # Kubernetes itself deletes it with its pod
         ("PersistentVolume", "slurm-jail"),
+        ("PersistentVolume", "other-jail"),
         ("Secret", GENERATED),
         ("Secret", "my-backup-credentials"),
     }
-    noted, rotated, labelled = whole.told
+    noted, rotated, labelled = kubectl.told
     assert rotated == f"annotate secret {GENERATED} -n slurm {ROTATING}-"
-    assert f'{KEPT_OF}={{"cluster_name": "slurm", "slurm": "24.11"}}' in noted
+    told = {"cluster_name": "slurm", "slurm": "24.11", "root": "", "homes": True}
+    assert f"{KEPT_OF}={json.dumps(told)}" in noted
     assert labelled == f"label namespace slurm {KEPT}=true --overwrite --field-manager=slurmstack"
-
-
-def test_it_is_noted_where_homes_are_and_no_release_of_what_a_restore_has_left_stopped(whole: Cluster) -> None:
-    login = controller("24.11")
-    volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in ("jail", "homes")]
-    login["spec"]["template"]["spec"]["volumes"] = [{"name": "tmp", "emptyDir": {}}, *volumes]
-    login["metadata"] = {**login["metadata"], "name": LOGIN}
-    (there,) = [item for item in whole.items_there if item["metadata"]["name"] == CONTROLLER]
-    there["metadata"] = {**there["metadata"], "annotations": {PUT_BACK: "20261126T020000Z"}}
-    there["spec"]["replicas"] = 0
-    whole.items_there.append(login)
-    take_down(whole)
-    assert '"homes": true' in whole.told[0]
-    assert '"slurm": ""' in whole.told[0], "it may be another one than that of its pods"
-
-
-def test_what_was_cut_short_can_be_finished_and_keeps_what_was_noted_of_the_cluster(whole: Cluster) -> None:
-    take_down(whole)
-    assert whole.deleted[-1] == "secret slurmstack -n slurm --ignore-not-found", "it says what there was"
-    assert not any(GENERATED in line for line in whole.deleted)
-    whole.told.clear()
-    take_down(whole)
-    assert not any(KEPT_OF in line for line in whole.told)
-
-
-def kept_stack(tmp_path: Path, **of: Any) -> tuple[Cluster, Stack]:
-    """A namespace as `destroy` leaves it, and the stack file of the next `up`."""
-    was = {"cluster_name": "slurm", "slurm": "24.11"} | of
-    namespace = thing("Namespace", "slurm")
-    namespace["metadata"] = {
-        "name": "slurm",
-        "uid": "1",
-        "labels": {**OURS, KEPT: "true"},
-        "annotations": {KEPT_OF: json.dumps(was)},
-    }
-    return Cluster(items_there=[namespace, claim("jail")]), open_stack(stack_file(tmp_path, stacks.dev()))
-
-
-def plan_of(whole: Cluster, stack: Stack) -> Any:
-    return plan(whole, stack.config, stack.sections, stack=stack.name)
-
-
-def test_up_goes_on_with_what_is_kept_and_takes_the_label_off_when_all_is_sent(tmp_path: Path) -> None:
-    kubectl, stack = kept_stack(tmp_path)
-    apply(kubectl, plan_of(kubectl, stack), UpLock(kubectl))
-    assert kubectl.applied
-    assert kubectl.told == [
-        f"label namespace slurm {KEPT}- --field-manager=slurmstack",
-        f"label persistentvolumeclaim,secret -n slurm -l {KEPT} {KEPT}-",
-    ]
+    assert not any(GENERATED in line for line in kubectl.deleted)
+    kubectl.told.clear()
+    call()
+    assert not any(KEPT_OF in line for line in kubectl.told), "cut short and finished, it keeps what was noted"
 
 
 @pytest.mark.parametrize(
@@ -306,52 +222,35 @@ def test_up_goes_on_with_what_is_kept_and_takes_the_label_off_when_all_is_sent(t
 def test_data_of_another_cluster_is_refused_before_anything_is_touched(
     tmp_path: Path, of: dict[str, Any], told: str
 ) -> None:
-    kubectl, stack = kept_stack(tmp_path, **of)
+    was = {"cluster_name": "slurm", "slurm": "24.11"} | of
+    kept = made(thing("Namespace", "slurm"), labels={**OURS, KEPT: "true"}, annotations={KEPT_OF: json.dumps(was)})
+    kubectl, stack = Cluster(items_there=[kept, claim("jail")]), open_stack(stack_file(tmp_path, stacks.dev()))
     with pytest.raises(Refused) as caught:
-        plan_of(kubectl, stack)
+        plan(kubectl, stack.config, stack.sections, stack=stack.name)
     assert told in caught.value.message
     assert "--delete-data" in caught.value.hint
     assert not kubectl.applied
     if "homes" in of:
         kubectl.items_there.pop()
-        assert plan_of(kubectl, stack).is_only_kept, "with a new jail they may lie elsewhere"
+        planned = plan(kubectl, stack.config, stack.sections, stack=stack.name)
+        assert planned.is_only_kept, "with a new jail they may lie elsewhere"
 
 
-def test_a_volume_whose_claim_is_gone_is_never_left_aside_for_an_empty_one(tmp_path: Path) -> None:
-    volume = thing("PersistentVolume", "slurm-jail", spec={"claimRef": {"namespace": "slurm", "name": "jail"}})
-    kubectl = Cluster(items_there=[volume])
-    same = open_stack(stack_file(tmp_path, stacks.dev()))
-    plan_of(kubectl, same)
-    other = open_stack(stack_file(tmp_path, with_change(stacks.dev(), "jail.storage_class", "fast")))
-    with pytest.raises(Refused, match=r"the volume slurm-jail has all users' files .* storage class fast"):
-        plan_of(kubectl, other)
-    volume["spec"]["claimRef"]["namespace"] = "another"
-    plan_of(kubectl, other)
-
-
-def test_a_protected_stack_may_go_but_not_its_data(
-    whole: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    file = stack_file(tmp_path, {**stacks.existing(), "cluster": {"namespace": "slurm"}, "protect": True})
+def test_a_protected_stack_may_go_but_not_its_data(kubectl: Cluster, call: Call) -> None:
     for refused in ({"delete_data": True}, {"engine": "pulumi"}):
         with pytest.raises(Refused, match="this stack is protected"):
-            called(monkeypatch, whole, file, **refused)
-    assert not whole.deleted
-    called(monkeypatch, whole, file)
-    assert whole.deleted
+            call(**refused, protect=True)
+    assert not kubectl.deleted
+    call(protect=True)
+    assert kubectl.deleted
 
 
-def test_pulumi_s_engine_which_deletes_claims_is_not_started_unasked(
-    whole: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    file = stack_file(tmp_path, stacks.dev())
+def test_pulumi_s_engine_which_deletes_claims_is_not_started_unasked(kubectl: Cluster, call: Call) -> None:
     with pytest.raises(Refused, match=r"Pulumi's engine deletes the namespace .*: jail \(20Gi, all users' files"):
-        called(monkeypatch, whole, file, engine="pulumi")
-    assert not whole.deleted
-    for item in whole.items_there:
+        call(engine="pulumi")
+    assert not kubectl.deleted
+    for item in kubectl.items_there:
         if item["kind"] == "PersistentVolume":
             item["spec"] = {"persistentVolumeReclaimPolicy": "Retain"}
-    monkeypatch.setattr(engines, "refuse_locked", lambda _: None)
-    monkeypatch.setattr(engines, "run", lambda *_: 0)
-    called(monkeypatch, whole, file, engine="pulumi")
-    assert whole.deleted, "files on file systems outlive their claims"
+    call(engine="pulumi")
+    assert kubectl.deleted, "files on file systems outlive their claims"

@@ -99,7 +99,7 @@ ROWS: dict[str, Row] = {
         after=sized(2),
         queue=[job("1", nodes="cpu-[0-1]"), job("2", nodes="cpu-[1-2]"), job("3", nodes="big-0")],
         fates={"2": "waits"},
-        why="pool 'cpu' shrinks to 2; cpu-2 waits 7 days at most",
+        why="pool 'cpu' shrinks to 2; cpu-2 waits 7 d at most",
     ),
     "a pod that was not made anew yet waits as long as it was made to": Row(
         after=sized(0), queue=[LASTS], fates={"7": "ends"}, how={"pods": "cpu-3 90\n"}
@@ -158,7 +158,7 @@ def test_a_job_that_may_outlast_the_wait_of_its_node_is_said_to_end_and_refused(
     queue = [job("1", left="59:00", limit="1:00:00"), job("2", left="2:30:00", limit="3:00:00"), job("3")]
     found = touched(sized(0, before), *queue, before=before)
     assert fates(found) == {"2": "ends", "3": "ends", "1": "waits"}
-    assert "cpu-3 waits 60 minutes at most, but the job may run for another 2 hours" in found.touched[0].why
+    assert "cpu-3 waits 60 min at most, but the job may run for another 2 h" in found.touched[0].why
     assert "has no time limit" in found.touched[1].why
     with pytest.raises(Failure, match="2 jobs would end or never start") as caught:
         refuse_lost_jobs(found)
@@ -251,7 +251,7 @@ def test_destroy_waits_for_jobs_and_is_refused_where_they_would_be_lost(
 def test_destroy_without_an_answer_is_refused_while_workers_run_and_only_then() -> None:
     running = FakeKubectl(queue=None, pods="cpu-0 630\n", there=objects(STACK))
     found = jobs_destroyed(running, "slurm", keeps_queue=True)
-    assert found.dangers == ("cpu-0 waits 10 minutes at most for jobs that it may have",)
+    assert found.dangers == ("cpu-0 waits 10 min at most for jobs that it may have",)
     assert found.refused
     idle = jobs_destroyed(FakeKubectl(queue=None, there=objects(STACK)), "slurm", keeps_queue=True)
     assert not idle.refused, "no job can run without a worker"

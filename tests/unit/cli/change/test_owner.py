@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from cli.change import plan as engines
 from cli.change.owner import REPLICAS_BEFORE, refuse_takeover
 from cli.change.plan import plan
 from cli.commands import backup, destroy, jail, rotate
-from cli.engine import plan as engines
 from cli.errors import Failure, Refused
 from cli.jail import roots
 from cli.stack import Stack, open_stack
@@ -53,12 +53,15 @@ def test_a_cluster_of_another_stack_is_not_planned(stack: Stack, monkeypatch: py
         engines.against_state_and_cluster(stack, {})
 
 
-def test_a_cluster_of_the_pulumi_engine_is_not_destroyed_by_kubectl(stack: Stack) -> None:
+def test_a_cluster_of_the_pulumi_engine_is_not_destroyed_by_kubectl(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
     namespace = thing("Namespace", "slurm")
     namespace["metadata"]["managedFields"] = [{"manager": "pulumi-kubernetes-1234"}]
     kubectl = Discreet(items_there=[namespace])
+    monkeypatch.setattr(destroy, "reach_if_made", lambda _: kubectl)
     with pytest.raises(Failure, match="was made by `pulumi up`"):
-        destroy._refuse_other_engine(kubectl, stack, "kubectl")
+        destroy.destroy(stack.file, engine="kubectl", yes=True)
     with pytest.raises(Failure, match="was made by `pulumi up`"):
         plan(kubectl, stack.config, stack.sections, stack="test")
 

@@ -1,11 +1,10 @@
-"""What `slurmstack up` goes by where another one works on the same cluster, and what a local cluster is given."""
+"""What `slurmstack up` does first, and when it is whole."""
 
 from __future__ import annotations
 
-import base64
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,57 +14,25 @@ from cli.change import rollout
 from cli.change.jobs import JobsTouched
 from cli.change.plan import Plan, key, plan
 from cli.commands import cluster as cluster_commands
-from cli.commands import local
 from cli.errors import USAGE, Failure
 from cli.jail import roots
-from cli.program.manifests import manifests
-from cli.program.recording import KeptValues
+from cli.program.recording import KeptValues, manifests
 from cli.stack import Stack, open_stack
 from config import load_config
 from local.report import PlainReport
-from slurm.images import JailExtras
-from slurm.names import GENERATED
 from tests import stacks
-from tests.fakes.kubectl import FakeCluster, UpLock, thing
+from tests.fakes.kubectl import FakeCluster
 from tests.recordings import record
 from tests.stacks import with_change
 from tests.unit.cli.command_line import stack_file
+
+HELD = SimpleNamespace(is_held=True)
+"""The lock, by this command."""
 
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Stack:
     return open_stack(stack_file(tmp_path, stacks.dev()))
-
-
-class Queued(UpLock):
-    """Whoever takes it gets it when another command has made the cluster, with its keys."""
-
-    taken = 0
-
-    @property
-    def is_held(self) -> bool:
-        return self.taken > 0
-
-    def take(self) -> None:
-        self.taken += 1
-        kubectl = self._kubectl
-        assert isinstance(kubectl, FakeCluster)
-        kubectl.items_there.append(KEYS)
-
-
-KEYS = thing("Secret", GENERATED)
-
-
-def test_a_cluster_that_another_command_has_just_begun_to_make_is_planned_anew_with_its_keys(stack: Stack) -> None:
-    theirs = plan(FakeCluster(), stack.config, stack.sections, stack=stack.name).kept.values
-    KEYS["data"] = {name: base64.b64encode(value.encode()).decode() for name, value in theirs.items()}
-    kubectl = FakeCluster(items_there=[thing("Namespace", "slurm")])
-    lock = Queued(kubectl)
-    with ThreadPoolExecutor() as pool:
-        planned, _, _ = cluster_commands._plan_alone(kubectl, stack, lock, pool)
-    assert lock.taken == 1
-    assert planned.kept.values == theirs
-    assert not planned.kept.changed
 
 
 @pytest.mark.parametrize("backup", [True, False])
@@ -76,10 +43,9 @@ def test_nothing_is_sent_before_the_backup_of_an_upgrade_is_made(
     new, old = (manifests(record(each, stack="prod")) for each in (sections, stacks.existing_full()))
     live = {key(item.document): dict(item.document) for item in old}
     planned = Plan(
-        namespace="slurm", objects=tuple(new), kept=KeptValues({}), live=live, inside=live, outside=(), effects=()
+        namespace="slurm", objects=tuple(new), kept=KeptValues({}), live=live, inside=live, left=(), effects=()
     )  # fmt: skip
-    kubectl, nothing = FakeCluster(), Future[None]()
-    nothing.set_result(None)
+    kubectl = FakeCluster()
 
     def away(*_: Any, **__: Any) -> str:
         assert not kubectl.applied
@@ -88,8 +54,9 @@ def test_nothing_is_sent_before_the_backup_of_an_upgrade_is_made(
     monkeypatch.setattr(upgrade, "run_job", away)
     monkeypatch.setattr(rollout, "POLL", 0)
     monkeypatch.setattr(cluster_commands, "reach", lambda _: kubectl)
-    monkeypatch.setattr(cluster_commands, "held", lambda *_, **__: nullcontext(UpLock(kubectl)))
-    monkeypatch.setattr(cluster_commands, "_plan_alone", lambda *_, **__: (planned, None, nothing))
+    monkeypatch.setattr(cluster_commands, "held", lambda *_, **__: nullcontext(HELD))
+    monkeypatch.setattr(cluster_commands, "plan", lambda *_, **__: planned)
+    monkeypatch.setattr(cluster_commands, "planned_policy", lambda *_: None)
     monkeypatch.setattr(roots, "refuse_root_of_plan", lambda *_: None)
     monkeypatch.setattr(cluster_commands, "jobs_of_plan", lambda *_: JobsTouched())
     stack = open_stack(stack_file(tmp_path, sections))
@@ -103,8 +70,7 @@ def test_nothing_is_sent_before_the_backup_of_an_upgrade_is_made(
 def test_an_update_is_not_whole_where_slurmctld_answered_neither_before_nor_after(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kubectl, nothing = FakeCluster(), Future[None]()
-    nothing.set_result(None)
+    kubectl = FakeCluster()
     planned = plan(kubectl, stack.config, stack.sections, stack=stack.name)
 
     def silent(*_: Any) -> None:
@@ -113,24 +79,15 @@ def test_an_update_is_not_whole_where_slurmctld_answered_neither_before_nor_afte
     monkeypatch.setattr(rollout, "ANSWERS", 0)
     monkeypatch.setattr(rollout, "read_queue", silent)
     monkeypatch.setattr(cluster_commands, "reach", lambda _: kubectl)
-    monkeypatch.setattr(cluster_commands, "held", lambda *_, **__: nullcontext(UpLock(kubectl)))
-    monkeypatch.setattr(cluster_commands, "_plan_alone", lambda *_, **__: (planned, None, nothing))
+    monkeypatch.setattr(cluster_commands, "held", lambda *_, **__: nullcontext(HELD))
+    monkeypatch.setattr(cluster_commands, "plan", lambda *_, **__: planned)
+    monkeypatch.setattr(cluster_commands, "planned_policy", lambda *_: None)
+    monkeypatch.setattr(cluster_commands, "_build_local_images", lambda *_: None)
     monkeypatch.setattr(cluster_commands, "_apply", lambda *_, **__: None)
     monkeypatch.setattr(cluster_commands, "jobs_of_plan", lambda *_: JobsTouched(unread="no answer"))
     monkeypatch.setattr(cluster_commands, "_build_local_images", lambda *_: None)
     with pytest.raises(Failure, match="all is applied, but slurmctld does not answer: no answer within 10 s"):
         cluster_commands._up_with_kubectl(stack, PlainReport(), yes=True, timeout=0, kill_jobs=False, backup=False)
-
-
-def test_the_images_have_what_the_stack_wants_in_the_jail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    loaded: list[tuple[str, JailExtras]] = []
-    monkeypatch.setattr(local, "kubeconfig", lambda: tmp_path)
-    monkeypatch.setattr(local, "load_images", lambda _, version, extras: loaded.append((version, extras)))
-    config = load_config({**stacks.dev(), "images": {"jail": {"packages": ["vim", "bc"], "cuda": True}}})
-
-    local.ensure_local_images(PlainReport(), config)
-
-    assert loaded == [(config.slurm.version, JailExtras(packages=("bc", "vim"), cuda=True))]
 
 
 def test_machines_in_a_cloud_are_not_sent_for_images_that_are_only_here() -> None:

@@ -11,11 +11,8 @@ from hypothesis import strategies as st
 
 from cli.change.change import Change, PropertyChange, of_object
 from cli.change.effects import Effect
-from cli.change.job_effects import Touched
-from cli.change.jobs import JobsTouched
-from cli.preview.document import Preview
-from cli.preview.policy import PolicyPlan
-from cli.preview.text import LIMIT, markdown, property_lines
+from cli.change.jobs import JobsTouched, Touched
+from cli.preview.document import LIMIT, PolicyPlan, Preview, markdown, property_lines
 from tests.fakes.kubectl import thing
 
 
@@ -59,14 +56,6 @@ def outside(comment: str) -> str:
             kept.append(line)
     assert not fence, "a block is never closed"
     return "\n".join(kept)
-
-
-def test_a_changed_property_is_shown_as_it_was_and_as_it_will_be() -> None:
-    comment = markdown(preview(changes=(REPLICAS,)))
-    assert "### slurmstack: stack `prod`: 1 to update" in comment
-    assert "No cluster was asked" not in comment
-    assert "No cluster was asked" in outside(markdown(preview(against="file", changes=(REPLICAS,))))
-    assert "\n! update StatefulSet default\n-   spec.replicas: 2\n+   spec.replicas: 3\n" in comment
 
 
 def test_what_is_refused_and_lost_comes_before_everything_else() -> None:

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.commands.stack import read_file, write_file
+from cli.commands.stack import INDEX, read_file, write, write_file
 from cli.errors import Failure
-from cli.program.manifests import INDEX, KUSTOMIZATION, manifests, write
-from cli.program.recording import KeptValues, Recording, Registration
+from cli.program.recording import Recording, Registration, manifests
 from cli.program.values import UNKNOWN, Secret, reveal
 from tests import stacks
 from tests.recordings import record
@@ -93,15 +92,6 @@ def test_in_the_order_of_the_file_names_each_object_comes_after_what_it_needs(tm
     assert there == ours
 
 
-def test_the_list_for_kustomize_names_every_object_and_is_no_manifest_to_kubectl(tmp_path: Path) -> None:
-    written = write(manifests(record(stacks.dev(), stack="dev")), tmp_path)
-    [listed] = [path for path in tmp_path.iterdir() if path.name.lower().startswith("kustomization")]
-    assert listed.suffix not in {".yaml", ".yml", ".json"}
-    document = yaml.safe_load(listed.read_text(encoding="utf-8"))
-    assert document["kind"] == "Kustomization"
-    assert document["resources"] == [path.name for path in written] == sorted(p.name for p in tmp_path.glob("*.yaml"))
-
-
 def test_files_with_secrets_are_for_their_owner_only(tmp_path: Path) -> None:
     write(manifests(record(stacks.dev(), stack="dev")), tmp_path)
     modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.glob("*.yaml")}
@@ -116,7 +106,6 @@ def test_rendering_again_removes_what_left_the_stack_and_nothing_else(tmp_path: 
     write(manifests(record(stacks.with_pools(1), stack="dev")), tmp_path)
     assert not (tmp_path / "80-statefulset-pool1.yaml").exists()
     assert (tmp_path / "80-statefulset-pool0.yaml").exists()
-    assert "pool1" not in (tmp_path / KUSTOMIZATION).read_text(encoding="utf-8")
     assert (tmp_path / "README.md").read_text(encoding="utf-8") == "mine"
 
 
@@ -127,13 +116,6 @@ def test_a_file_that_somebody_else_wrote_is_never_overwritten(tmp_path: Path) ->
         write(manifests(record(stacks.dev(), stack="dev")), tmp_path)
     assert foreign.read_text(encoding="utf-8") == "mine"
     assert not (tmp_path / INDEX).exists()
-
-
-def test_cloud_resources_are_listed_and_refused() -> None:
-    recording = Recording([_registration("nebius:index/mk8sV1Cluster:Mk8sV1Cluster", {})])
-    with pytest.raises(Failure, match="1 Mk8sV1Cluster") as caught:
-        manifests(recording)
-    assert "pulumi" in caught.value.hint
 
 
 def test_a_value_that_only_an_update_can_tell_is_not_rendered() -> None:
@@ -164,10 +146,3 @@ def test_a_damaged_key_file_is_named_and_not_replaced(tmp_path: Path, text: str)
     with pytest.raises(Failure, match="cannot be read"):
         use()
     assert path.read_text(encoding="utf-8") == text
-
-
-def test_each_key_is_kept_under_its_own_name_however_the_registrations_interleave() -> None:
-    kept = KeptValues({})
-    record(stacks.dev(), stack="dev", generated=kept)
-    keys = ("munge", "jwt", "host-seed", "rest-seed", "database")
-    assert set(kept.values) == {f"slurm-secrets-{key}" for key in keys}

@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 
-from cli.change.destroy import Kept, mark
 from cli.change.owner import ROTATING
 from cli.commands import rotate as command
 from cli.errors import Failure, Refused
 from cli.program.recording import KeptValues, record
-from cli.rotate import pods as pods_module
-from cli.rotate.keys import KEYS, Rotation, rotate
+from cli.rotate import keys
+from cli.rotate.keys import KEYS, Rotation
 from config import load_config
 from local.report import open_report
 from slurm.names import GENERATED
@@ -113,18 +112,18 @@ def secret(name: str, **data: str) -> dict[str, Any]:
 
 @pytest.fixture
 def kubectl(monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    monkeypatch.setattr(pods_module, "POLL", 0)
+    monkeypatch.setattr(keys, "POLL", 0)
     values = KeptValues({})
     record(stacks.dev(), stack="test", generated=values)
     generated = secret(GENERATED, **values.values)
-    others = [secret(key.secret, **{key.file: "old"}) for key in KEYS.values()]
+    others = [secret(key.secret, **{key.path.rpartition("/")[2]: "old"}) for key in KEYS.values()]
     nodes = [pod(name, "munged") for name in ("controller-0", "default-0", "login-0")]
     return Cluster(items_there=[generated, *others, *nodes])
 
 
 def run(kubectl: Cluster, key: str, sections: dict[str, Any] | None = None) -> str:
     config = load_config(sections or stacks.dev())
-    return rotate(kubectl, config, Rotation(kubectl, "slurm", KEYS[key]), open_report())
+    return command.carry_out(config, Rotation(kubectl, "slurm", key), open_report())
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -147,7 +146,7 @@ def test_no_key_is_in_an_argument_or_annotation(kubectl: Cluster, key: str) -> N
 def test_a_rotation_that_was_cut_short_goes_on_with_its_key_at_one_moment_and_starts_nobody_twice(
     kubectl: Cluster,
 ) -> None:
-    first = Rotation(kubectl, "slurm", KEYS["munge"])
+    first = Rotation(kubectl, "slurm", "munge")
     assert not first.begin()
     kubectl.copies["default-0"] = kubectl.digest()  # it was started again, and then the command was killed
     assert run(kubectl, "munge").startswith("pods did not understand each other for ")
@@ -160,21 +159,16 @@ def test_a_rotation_of_the_database_s_password_goes_on_while_slurmdbd_may_not_lo
     kubectl: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was started anew by somebody else, with the new password and the old one in the database: it ends at once."""
-    monkeypatch.setattr(pods_module, "RESTART_SECONDS", 1)
+    monkeypatch.setattr(keys, "RESTART_SECONDS", 1)
     slurmdbd = pod("slurmdbd-0", "slurmdbd")
     kubectl.items_there.extend([pod("database-0", "mariadbd"), slurmdbd])
     slurmdbd["status"]["initContainerStatuses"][0]["state"] = {"waiting": {"reason": "CrashLoopBackOff"}}
     with pytest.raises(Failure, match="do not run, or do not answer: slurmdbd-0"):
         run(kubectl, "database-password")
-    Rotation(kubectl, "slurm", KEYS["database-password"]).begin()
+    Rotation(kubectl, "slurm", "database-password").begin()
     run(kubectl, "database-password")
     assert len(kubectl.given) == 2, "the database has been told"
     assert kubectl.restarted == ["slurmdbd-0"], "at once, and not when kubelet has waited"
-
-
-def test_a_destroy_ends_it_for_new_pods_all_have_the_new_key(kubectl: Cluster) -> None:
-    mark(kubectl, Kept(namespace="slurm", volumes=(), keys=True))
-    assert ("annotate", "secret", GENERATED, "-n", "slurm", f"{ROTATING}-") in kubectl.said
 
 
 @pytest.mark.parametrize("how", ["does not answer", "does not run"])
@@ -184,7 +178,7 @@ def test_a_pod_that_would_be_left_behind_is_refused_before_anything_is_touched(k
     else:
         for item in kubectl.items_there:
             if item["metadata"]["name"] == "default-0":
-                item["status"]["initContainerStatuses"] = []
+                item["status"]["initContainerStatuses"][0]["state"] = {"terminated": {"exitCode": 1}}
     before = json.dumps(kubectl.items_there)
     with pytest.raises(Failure, match="these pods do not run, or do not answer: default-0"):
         run(kubectl, "munge")

@@ -11,9 +11,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from cli.change.in_place import PUT_BACK
 from cli.change.lock import PROCESS, machine
-from cli.change.owner import REPLICAS_BEFORE, RESTORING, Note
+from cli.change.owner import PUT_BACK, REPLICAS_BEFORE, RESTORING, Note
 from cli.doctor.cluster.findings import Finding
 from cli.doctor.cluster.rules import diagnose_job
 from cli.status.questions import DOCTOR

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cli.change.change import Change, PropertyChange
-from cli.engine import plan as engines
-from cli.engine.plan import EnginePlan, foreseen
+from cli.change.plan import EnginePlan, foreseen
 from cli.errors import Failure
-from cli.stack import open_stack
-from tests import stacks
-from tests.fakes.kubectl import FakeCluster, thing
-from tests.unit.cli.command_line import stack_file
 
 SET = "kubernetes:apps/v1:StatefulSet"
 
@@ -81,12 +75,3 @@ def test_a_deleted_object_is_named_warnings_are_heard_and_no_document_is_a_failu
     assert foreseen(json.dumps({"diagnostics": diagnostics}), NOTHING, failed=False)[1] == ["old"]
     with pytest.raises(Failure, match="printed no JSON: nothing"):
         foreseen("", NOTHING, failed=True)
-
-
-def test_a_pool_that_kubernetes_rolls_itself_is_named_before_the_engine_starts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pool = thing("StatefulSet", "default", spec={"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {}}})
-    monkeypatch.setattr(engines, "reach", lambda _: FakeCluster(items_there=[thing("Namespace", "slurm"), pool]))
-    with pytest.raises(Failure, match="default: the StatefulSet was made by an older version"):
-        engines.against_state_and_cluster(open_stack(stack_file(tmp_path, stacks.dev())), {})
