@@ -25,6 +25,7 @@ from cli.change.owner import (
     refuse_half_rotated,
     refuse_other_kept,
     refuse_other_stack,
+    refuse_rolling,
     refuse_takeover,
 )
 from cli.errors import Failure, Refused
@@ -126,6 +127,7 @@ def plan(kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *
     refuse_half_restored(planned.inside.values())
     refuse_half_rotated(planned.inside.values())
     refuse_other_kept(there, config, has_jail=("PersistentVolumeClaim", JAIL) in planned.live)
+    refuse_rolling(kubectl, namespace, planned.live.values())
     return planned
 
 
@@ -332,7 +334,9 @@ def against_state_and_cluster(stack: Stack, document: Mapping[str, Any]) -> Engi
     there = next(iter(kubectl.items("namespace", namespace)), None)
     refuse_foreign(there)
     refuse_other_stack(kubectl, there, stack.name)
-    refuse_half_restored(kubectl.items("statefulset,deployment", "-n", namespace))
+    workloads = kubectl.items("statefulset,deployment", "-n", namespace)
+    refuse_half_restored(workloads)
+    refuse_rolling(kubectl, namespace, workloads)
     return against_state(stack, document)
 
 
