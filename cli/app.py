@@ -21,6 +21,7 @@ from local.errors import LocalError
 
 COMMANDS = {
     "validate": "cli.commands.stack:validate",
+    "import": "cli.commands.importing:import_cluster",
     "render": "cli.commands.stack:render",
     "preview": "cli.commands.cluster:preview",
     "up": "cli.commands.cluster:up",

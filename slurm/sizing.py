@@ -27,6 +27,14 @@ def real_memory_mib(memory: str) -> int:
     return max(1, total - reserved)
 
 
+def memory_for(real_memory: int) -> str:
+    """The least memory of a pod whose worker has this `RealMemory` in MiB, in whole GiB where it comes out even."""
+    total = max(256, real_memory + SLURMD_MEMORY_MIB)
+    while real_memory_mib(f"{total}Mi") < real_memory:
+        total += max(1, (real_memory - real_memory_mib(f"{total}Mi")) // 2)
+    return f"{total // 1024}Gi" if total % 1024 == 0 else f"{total}Mi"
+
+
 def node_document(pool_name: str, pool: WorkerPool) -> dict[str, Any]:
     """What the pool's workers are told of themselves (images/common/slurm_node.py)."""
     return {

@@ -1,0 +1,71 @@
+"""`slurmstack import`: a stack file from the files of an existing cluster."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.commands.options import JsonOption, argument, named, option
+from cli.errors import Failure
+from cli.importing.convert import convert
+from cli.importing.draft import Draft
+from cli.importing.files import Said
+from cli.text import printable
+from local.files import write_whole
+
+
+def import_cluster(
+    slurm_conf: Annotated[Path, argument(metavar="SLURM_CONF", parser=named, help="slurm.conf of the old cluster.")],
+    gres: Annotated[Path | None, option("--gres", metavar="FILE", parser=named, help="Its gres.conf.")] = None,
+    sacctmgr: Annotated[
+        Path | None,
+        option("--sacctmgr", metavar="FILE", parser=named, help="What `sacctmgr dump CLUSTER file=FILE` wrote."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        option("--output", "-o", metavar="FILE", parser=named, help="Stack file. Default: standard output."),
+    ] = None,
+    *,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file of --output.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a stack file from the files of an existing Slurm cluster, and list what it could not take, and why.
+
+    Needs no cluster. The list goes to standard error, each line with its place and what to use instead; with --json
+    the stack file and the lists go to standard output. docs/own-cluster.md.
+    """
+    if output is not None and output.exists() and not force:
+        raise Failure(f"{output} is there already", hint="--force overwrites it")
+    text, draft = convert(slurm_conf, gres, sacctmgr)
+    if output is not None:
+        try:
+            write_whole(output, text, mode=0o644)
+        except OSError as error:
+            raise Failure(f"{output} cannot be written: {error.strerror or error}") from None
+    if as_json:
+        taken = [{**vars(said), "place": ".".join(path)} for path, said in draft.taken.items()]
+        left = [{**vars(said), "why": why} for said, why in draft.left]
+        typer.echo(json.dumps({"stack": text, "taken": taken, "left": left}, indent=1))
+        return
+    if output is None:
+        typer.echo(text, nl=False)
+    for line in _told(draft):
+        print(printable(line), file=sys.stderr)
+
+
+def _told(draft: Draft) -> Iterator[str]:
+    """What was left, a line for each reason: `slurm.conf:12: Weight=10: why (also in lines 14, 18)`."""
+    yield f"{len(draft.taken)} values taken, {len(draft.left)} not; {len(draft.same)} are our defaults anyway"
+    groups: dict[tuple[str, str, str], list[Said]] = {}
+    for said, why in draft.left:
+        groups.setdefault((said.file, said.key.lower(), why), []).append(said)
+    for (file, _, why), all_of in groups.items():
+        first = all_of[0]
+        others = list(dict.fromkeys(str(said.line) for said in all_of if said.line != first.line))
+        more = f" (also in lines {', '.join(others[:8])}{' and more' if len(others) > 8 else ''})" if others else ""
+        yield f"{file}:{first.line}: {first.key}={first.value[:60]}: {why}{more}"

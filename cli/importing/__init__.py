@@ -1,0 +1,1 @@
+"""A stack file from the files of an existing Slurm cluster."""

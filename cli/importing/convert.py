@@ -1,0 +1,228 @@
+"""From the old cluster's files to the text of a stack file, and the list of what it has and has not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cli.errors import Failure
+from cli.importing.accounts import read_dump
+from cli.importing.draft import Draft, plain
+from cli.importing.files import Said, hosts, read_lines
+from cli.importing.nodes import Node, put_pools, read_nodes
+from config import ConfigError, load_config
+from config.load import PROJECT
+from images.common.slurm_records import compress
+from slurm.conf import effective_settings
+
+_WHY = {
+    "Prolog Epilog PrologSlurmctld EpilogSlurmctld HealthCheckProgram HealthCheckInterval HealthCheckNodeState": (
+        "belongs to a program of the old cluster; slurmstack:health has checks (docs/health.md)"
+    ),
+    "TaskProlog TaskEpilog SrunProlog SrunEpilog MailProg MailDomain RebootProgram UnkillableStepProgram PluginDir "
+    "PlugStackConfig": "is a program of the old cluster, which the images do not have",
+    "JobSubmitPlugins": "is a program of the old cluster; slurmstack:job_submit has the usual rules",
+    "JobCompType JobCompLoc JobCompParams": "sacct has the records of jobs: leave it out",
+    "SlurmctldHost ControlMachine ControlAddr BackupController BackupAddr SlurmctldAddr": "hosts are pods here",
+    "SrunPortRange": "Services are made for our ports",
+    "TmpFS": "jobs have a /tmp of their own: worker_nodes.<pool>.tmp is its size",
+    "JobCredentialPrivateKey JobCredentialPublicCertificate AuthInfo": "is a path of the old cluster",
+    "FastSchedule CryptoType CacheGroups CheckpointType SchedulerPort SchedulerRootFilter AccountingStorageLoc "
+    "JobCheckpointDir MemLimitEnforce SallocDefaultCommand UsePAM": "Slurm has dropped it, or a pod has no use for it",
+    "ProctrackType JobAcctGatherType TaskPlugin SwitchType NodeFeaturesPlugins": (
+        "workers decide it by their machine; where a pool has confinement: off, slurm.settings can say it"
+    ),
+    "AccountingStorageType AccountingStorageHost AccountingStoragePort AccountingStoragePass AccountingStorageUser": (
+        "jobs are recorded by slurmdbd here; accounting.enabled: false turns it off"
+    ),
+    "GresTypes MaxNodeCount": "is made from the pools",
+    "SuspendTime SuspendTimeout ResumeTimeout ResumeRate SuspendRate SuspendExcNodes SuspendExcParts": (
+        "use an elastic pool: worker_nodes.<pool>.size: {min: 0, max: N} with idle_timeout and resume_timeout"
+    ),
+    "DownNodes": "nodes begin idle: drain them with scontrol",
+}
+"""Keys that `slurm.settings` would take, or refuse without saying what to use instead."""
+_LEFT = {key.lower(): why for keys, why in _WHY.items() for key in keys.split()}
+
+_FIELDS = {
+    "AllowAccounts": "allow_accounts", "DenyAccounts": "deny_accounts", "AllowGroups": "allow_groups",
+    "AllowQos": "allow_qos", "DenyQos": "deny_qos", "MaxTime": "max_time", "DefaultTime": "default_time",
+    "QOS": "qos", "PriorityTier": "priority_tier", "Priority": "priority_tier", "PreemptMode": "preempt_mode",
+    "Default": "default",
+}  # fmt: skip
+"""Option of a partition -> field, with its value's kind: names are lists, tiers numbers."""
+_SLURMS_OWN = {
+    "State=UP", "Default=NO", "Hidden=NO", "RootOnly=NO", "OverSubscribe=NO", "Shared=NO", "MinNodes=1", "LLN=NO",
+    "ExclusiveUser=NO", "AllowAccounts=ALL", "AllowGroups=ALL", "AllowQos=ALL", "MaxTime=INFINITE", "GraceTime=0",
+    "MaxTime=UNLIMITED", "MaxNodes=UNLIMITED", "PriorityTier=1", "InactiveLimit=0", "WaitTime=0",
+    "JobCompType=jobcomp/none", "SwitchType=switch/none", "JobAcctGatherFrequency=30", "FirstJobId=1",
+    "AccountingStorageType=accounting_storage/slurmdbd", "PreemptType=preempt/none",
+    "TopologyPlugin=topology/flat", "TopologyPlugin=topology/default", "TopologyPlugin=topology/none",
+}  # fmt: skip
+"""Slurm's defaults as configurators write them out."""
+_DEFAULTS = {text.lower() for text in _SLURMS_OWN}
+
+
+def convert(slurm_conf: Path, gres_conf: Path | None, dump: Path | None) -> tuple[str, Draft]:
+    """The text, and what went into it. Raises Failure where a file cannot be read, or no node is found."""
+    lines = list(read_lines(slurm_conf))
+    draft = Draft()
+    nodes = read_nodes(lines, list(read_lines(gres_conf)) if gres_conf is not None else [], draft)
+    if not nodes:
+        raise Failure(f"{slurm_conf} has no node", hint="its NodeName lines may be in a file that it includes")
+    members = _read_partitions(lines, nodes, draft)
+    pools = put_pools(nodes, members, draft)
+    for partition, names in members.items():
+        draft.sections["partitions"][partition]["pools"] = [pool for pool, own in pools.items() if names & {*own}]
+    users = read_dump(dump, draft) if dump is not None else {}
+    _read_settings(lines, draft)
+    draft.settle()
+    return _text(slurm_conf, draft.sections, pools, users), draft
+
+
+def _read_partitions(lines: Iterable[list[Said]], nodes: Mapping[str, Node], draft: Draft) -> dict[str, set[str]]:
+    """Partitions into the draft, without their pools; the nodes of each."""
+    groups: dict[str, set[str]] = {name: {name} for name in nodes}
+    defaults: dict[str, Said] = {}
+    found: dict[str, set[str]] = {}
+    for pairs in lines:
+        options = {said.key.lower(): said for said in pairs}
+        kind, name = pairs[0].key.lower(), pairs[0].value
+        if kind == "nodeset":
+            words = {*options["feature"].value.split(",")} if "feature" in options else set()
+            groups[name] = {host for host, node in nodes.items() if words & {*node.value("feature").split(",")}}
+            groups[name] |= _members(options.get("nodes"), groups, nodes, draft)
+        if kind != "partitionname":
+            continue
+        if name.upper() == "DEFAULT":
+            defaults |= options
+            continue
+        options = defaults | options
+        if members := _members(options.pop("nodes", None), groups, nodes, draft):
+            valid = re.sub("[^A-Za-z0-9_-]", "-", name)[:60]
+            valid = f"p-{valid}" if not valid[:1].isalpha() or valid.upper() == "ALL" else valid
+            if valid != name:
+                draft.leave(pairs[0], f"is no name of a partition here: it became {valid}")
+            found[valid] = members
+            draft.put(("partitions", valid), {"pools": []}, pairs[0])
+            for key, said in options.items():
+                if key != "partitionname":
+                    _put_option(("partitions", valid), said, draft)
+        else:
+            draft.leave(pairs[0], "has no node: a partition is over at least one pool")
+    chosen = [place for place in found if draft.sections["partitions"][place].get("default")]
+    for place in chosen[:-1]:
+        del draft.sections["partitions"][place]["default"]
+        said = draft.taken.pop(("partitions", place, "default"))
+        draft.leave(said, "only one partition is the default: the last one is, as to Slurm")
+    return found
+
+
+def _members(said: Said | None, groups: Mapping[str, set[str]], nodes: Mapping[str, Node], draft: Draft) -> set[str]:
+    members: set[str] = set()
+    try:
+        for name in hosts(said.value) if said is not None else ():
+            if name.upper() != "ALL" and name not in groups and said is not None:
+                draft.leave(said, f"{name} is no node of the NodeName lines that were taken")
+            members |= {*nodes} if name.upper() == "ALL" else groups.get(name, set())
+    except ValueError as error:
+        if said is not None:
+            draft.leave(said, f"is not understood: {error}")
+    return members
+
+
+def _put_option(place: tuple[str, str], said: Said, draft: Draft) -> None:
+    field = next((field for key, field in _FIELDS.items() if key.lower() == said.key.lower()), None)
+    if f"{said.key}={said.value}".lower() in _DEFAULTS:
+        draft.same.append(said)
+    elif field is None:
+        draft.put_setting(place, said)
+    elif field == "default":
+        draft.put((*place, field), said.value.lower() == "yes", said)
+    elif field.startswith(("allow", "deny")):
+        draft.put((*place, field), [part for part in said.value.split(",") if part], said)
+    elif field == "preempt_mode":
+        draft.put((*place, field), said.value.lower().replace("gang", "").strip(","), said)
+    else:
+        draft.put((*place, field), plain(said.value) if field == "priority_tier" else said.value, said)
+
+
+def _read_settings(lines: Iterable[list[Said]], draft: Draft) -> None:
+    last: dict[str, Said] = {}
+    for pairs in lines:
+        if pairs[0].key.lower() in {"nodename", "nodeset", "partitionname"}:
+            continue
+        for said in pairs[:1] if pairs[0].key.lower() == "downnodes" else pairs:
+            folded = said.key.lower()
+            if not said.key:
+                draft.leave(said, "is not understood: slurm.conf has KEY=VALUE")
+                continue
+            if folded in last:
+                draft.leave(last[folded], _LEFT.get(folded, f"stands again in line {said.line}, which holds"))
+            last[folded] = said
+    try:
+        ours = effective_settings(load_config({"worker_nodes": draft.sections["worker_nodes"]}))
+    except ConfigError:  # what is wrong with the pools is told in the end
+        ours = {}
+    same = _DEFAULTS | {"preemptmode=off"} | {f"{key}={value}".lower() for key, value in ours.items()}
+    if "accounts" in draft.sections:
+        same |= {f"accountingstorageenforce={said.value}".lower() for said in last.values()}  # they are enforced
+    for folded, said in last.items():
+        if f"{folded}={said.value}".lower() in same:
+            draft.same.append(said)
+        else:
+            _put_setting(folded, said, draft)
+
+
+def _put_setting(key: str, said: Said, draft: Draft) -> None:
+    if key in _LEFT:
+        draft.leave(said, _LEFT[key])
+    elif key in _SECTIONS:
+        path, values = _SECTIONS[key]
+        draft.put(path, values.get(said.value.lower().removesuffix(",gang"), said.value), said)
+    elif key == "licenses":
+        for name, _, count in (part.replace("*", ":").partition(":") for part in said.value.split(",")):
+            draft.put(("licenses", name), plain(count or "1"), said)
+    elif key == "clustername":
+        draft.put(("slurm", "cluster_name"), re.sub("[^a-z0-9_-]", "-", said.value.lower())[:40], said)
+    else:
+        draft.put_setting(("slurm",), said)
+
+
+_SECTIONS: dict[str, tuple[tuple[str, str], dict[str, str]]] = {
+    "topologyplugin": (("topology", "plugin"), {"topology/tree": "tree"}),
+    "preempttype": (("preemption", "type"), {"preempt/partition_prio": "partition", "preempt/qos": "qos"}),
+    "preemptmode": (("preemption", "mode"), {mode: mode for mode in ("suspend", "requeue", "cancel")}),
+}
+"""Key -> place in the stack file, and its values there."""
+
+_HEAD = """\
+# Made by `slurmstack import` of {source}. A line with "decide" waits for you; then `slurmstack validate --config FILE`.
+config:
+  # decide: the context of your kubeconfig, as in {{kind: existing, context: my-context}}
+  {project}:cloud: {{kind: existing}}
+  # decide: where the nodes pull images from
+  # {project}:images: {{registry: registry.example.com/slurm}}
+  # decide: a storage class that offers ReadWriteMany, and the size of the homes
+  # {project}:jail: {{size: 500Gi, storage_class: shared-rwx}}
+  # decide: cpus and memory are those of the old nodes, of which Kubernetes keeps some for itself: take no more than
+  # a machine has allocatable (`kubectl describe node`), and choose the machines with node_selector
+"""
+
+
+def _text(source: Path, sections: Mapping[str, Any], pools: Mapping[str, list[str]], users: Mapping[str, Any]) -> str:
+    text = _HEAD.format(source=source.name, project=PROJECT)
+    for name in sorted(sections, key=lambda name: (name != "worker_nodes", name)):
+        if sections[name]:
+            dumped = yaml.safe_dump({f"{PROJECT}:{name}": sections[name]}, sort_keys=False, width=110)
+            text += "".join(f"  {line}\n" for line in dumped.splitlines())
+    for pool, members in pools.items():
+        text = text.replace(f"\n    {pool}:\n", f"\n    {pool}:  # {compress(members)[:100]}\n", 1)
+    if users:
+        text += f"  # decide: take away the '#', and write each user's own uid (`id -u`)\n  # {PROJECT}:users:\n"
+        text += "".join(f"  #   {name}: {{uid: ..., accounts: [{', '.join(own)}]}}\n" for name, own in users.items())
+    return text

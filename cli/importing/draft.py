@@ -1,0 +1,90 @@
+"""The stack file while it is made: what `slurmstack validate` refuses goes out again, and is told in its words."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from cli.importing.files import Said
+from config import ConfigError, Problem, load_config
+
+_ROUNDS = 20
+"""How often something may have to go because of what went before it."""
+_POOL: dict[str, Any] = {"worker_nodes": {"n": {"size": 1, "resources": {"cpus": 1, "memory": "1Gi"}}}}
+Path = tuple[str, ...]
+
+
+class Draft:
+    """Sections of a stack file, and from where in the old files each value is."""
+
+    def __init__(self) -> None:
+        self.sections: dict[str, Any] = {}
+        self.taken: dict[Path, Said] = {}
+        """Place in the stack file -> what it stands for."""
+        self.same: list[Said] = []
+        """What is our default anyway."""
+        self.left: list[tuple[Said, str]] = []
+        """What was not taken, and why."""
+
+    def put(self, path: Path, value: Any, said: Said) -> None:
+        """Set a value."""
+        place = self.sections
+        for part in path[:-1]:
+            place = place.setdefault(part, {})
+        place[path[-1]] = value
+        self.taken[path] = said
+
+    def leave(self, said: Said, why: str) -> None:
+        """Note why something is not taken."""
+        if (said, why) not in self.left:
+            self.left.append((said, why))
+
+    def put_setting(self, path: Path, said: Said) -> None:
+        """Set a key of slurm.conf or of a partition's line, which is looked at alone: `validate` judges all at once."""
+        value = f'"{said.value}"' if re.search(r"\s", said.value) else said.value
+        settings = {"settings": {said.key: value}}
+        alone = {"slurm": settings} if path[0] == "slurm" else {"partitions": {"p": {"pools": ["n"], **settings}}}
+        if problems := problems_of({**_POOL, **alone}):
+            message = re.sub(r"^has (the key )?'?[\w=]+'?[,:] (which )?", "", problems[0].message)
+            self.leave(said, re.sub(r"; (remove it|leave it out)$", "", message))
+        else:
+            self.put((*path, "settings", said.key), plain(value), said)
+
+    def settle(self) -> None:
+        """Take out what is refused, with the reason that `validate` gives."""
+        for _ in range(_ROUNDS):
+            found = [(path, problem) for problem in problems_of(self.sections) if (path := self._about(problem))]
+            if not found:
+                return
+            for path, problem in found:
+                if path in self.taken:
+                    self.leave(self.taken[path], problem.message)
+                    self._remove(path)
+
+    def _about(self, problem: Problem) -> Path:
+        """The value at a problem's place, else the last one in it, else the nearest one around it, else nothing."""
+        where = f"{problem.where}."
+        inside = [path for path in self.taken if f"{'.'.join(path)}.".startswith(where)]
+        around = [path for path in self.taken if where.startswith(f"{'.'.join(path)}.")]
+        return inside[-1] if inside else max(around, key=len, default=())
+
+    def _remove(self, path: Path) -> None:
+        place = self.sections
+        for part in path[:-1]:
+            place = place.get(part, {})
+        place.pop(path[-1], None)
+        self.taken = {other: said for other, said in self.taken.items() if other[: len(path)] != path}
+
+
+def problems_of(sections: dict[str, Any]) -> tuple[Problem, ...]:
+    """What `slurmstack validate` says."""
+    try:
+        load_config(sections)
+    except ConfigError as error:
+        return error.problems
+    return ()
+
+
+def plain(value: str) -> int | str:
+    """A number as one, for people's eyes; one with a leading zero stays as it is."""
+    return int(value) if re.fullmatch("0|[1-9][0-9]{0,15}", value) else value
