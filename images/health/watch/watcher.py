@@ -38,8 +38,9 @@ from images.health.watch.release import Releaser, Rules
 POLL_SECONDS: Final = 2.0
 LONGEST_POLL_SECONDS: Final = 10.0
 
-GONE: Final = frozenset({"dcgm-r1", "dcgm-r2", "dcgm-r3", "gpu-xid", "nccl-pair", "new-machine"})
-"""For what earlier versions drained. Such a drain would stay for ever, as nothing says that it is well."""
+GONE: Final = frozenset({"dcgm-r1", "dcgm-r2", "dcgm-r3", "nccl-pair", "new-machine"})
+"""For what earlier versions drained. Such a drain would stay for ever, as nothing says that it is well. One of
+`gpu-xid` does: its GPU is broken, and with older drivers no check of ours sees that."""
 
 REQUEUE_AGAIN_SECONDS: Final = 30.0
 """Jobs need a moment to end, and some cannot be requeued."""
