@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -57,8 +57,8 @@ class Watcher:
     releaser: Releaser | None = None
     wall: Callable[[], float] = time.time
     """The clock that slurmctld has too."""
-    _told: Collection[str] = frozenset()
-    """What was complained of in the last round."""
+    _told: frozenset[str] = frozenset()
+    """What was complained of in the last round, and in this one."""
     _requeued: dict[str, tuple[float, str]] = field(default_factory=dict)
     """When the jobs of a node were requeued the last time, and what Slurm refused."""
     _began: dict[str, Mapping[tuple[str, FaultClass | None], float]] = field(default_factory=dict)
@@ -78,15 +78,19 @@ class Watcher:
         for action in decision.held:
             about = f"{action.node.name} ({action.reason.partition(':')[0]})"
             complaints[about] = f"{why}: {about}"
-        for action in decision.actions:
-            if problem := self._act(action):
-                complaints[problem] = problem
+        self._tell(complaints)  # before anything that slurmctld may not do, for as long as it is stuck
+        problems = [problem for action in decision.actions if (problem := self._act(action))]
         if self.releaser is not None:
-            complaints |= self.releaser.saw(views, now)
-        for key, line in complaints.items():  # once, until it is over
+            problems += self.releaser.saw(views, now)
+        self._tell({problem: problem for problem in problems})
+        self._told = frozenset({*complaints, *problems})
+
+    def _tell(self, complaints: Mapping[str, str]) -> None:
+        """Log what is complained of, once until it is over. By what it is about: a line may have figures that move."""
+        for key, line in complaints.items():
             if key not in self._told:
                 self.log(line)
-        self._told = complaints.keys()
+        self._told |= complaints.keys()
 
     def _views(self, records: Sequence[Record], now: float) -> list[NodeView]:
         """What is known about each node, from all who look: its own checks, the tests that ran on it, its machine."""

@@ -108,14 +108,18 @@ def test_a_busy_node_whose_drain_is_lifted_does_not_keep_our_reason(cluster: Clu
     assert cluster.drained() == ["w-1"]
 
 
-def test_a_slurmctld_that_gets_stuck_ends_the_round(cluster: Cluster) -> None:
-    for name, check in (("w-0", "disks"), ("w-1", "dns")):
+def test_a_slurmctld_that_gets_stuck_ends_the_round_and_what_is_not_drained_is_told_once(cluster: Cluster) -> None:
+    cluster.start(policy("2"))
+    for name, check in (("w-0", "disks"), ("w-1", "dns"), ("w-2", "munge")):
         cluster.nodes[name].comment = encode(Report(at=int(NOW), results={check: FULL}))
     stuck = CommandResult(code=TIMED_OUT, stderr="no answer within 10 s")
     cluster.slurmctld.before_change = lambda: setattr(cluster.slurmctld, "away", stuck)
-    with pytest.raises(SlurmError):
-        cluster.round()
-    assert sum("show node " in command for command in cluster.slurmctld.runner.commands) == 1
+    for _ in range(2):
+        with pytest.raises(SlurmError):
+            cluster.round()
+        cluster.slurmctld.away = False
+    assert sum("show node " in command for command in cluster.slurmctld.runner.commands) == 2
+    assert [line.rpartition(": ")[2] for line in cluster.log] == ["w-2 (health/munge [node])"]
 
 
 def test_a_lost_machine_has_its_jobs_requeued_and_takes_none_until_it_is_back(cluster: Cluster) -> None:
