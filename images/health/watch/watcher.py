@@ -116,6 +116,9 @@ class Watcher:
     def _act(self, action: Action) -> str:
         """Do it: what stands in the way, empty if nothing. Raises SlurmError."""
         name, seen, slurm = action.node.name, action.node, self.slurm
+        at, refused = self._requeued.get(name, (float("-inf"), ""))
+        if action.kind is Kind.REQUEUE and self.wall() - at < REQUEUE_AGAIN_SECONDS:
+            return refused
         now, same = slurm.node(name), ("reason", "is_closed", "is_down", "is_asleep")
         # What remains is the moment between this look and the change.
         if now is None or any(getattr(now, each) != getattr(seen, each) for each in same):
@@ -138,16 +141,14 @@ class Watcher:
 
     def _requeue(self, name: str, reason: str) -> str:
         """Have the jobs of a node start again elsewhere: what Slurm has refused. Raises SlurmError."""
-        now = self.wall()
-        at, refused = self._requeued.get(name, (float("-inf"), ""))
-        if now - at >= REQUEUE_AGAIN_SECONDS:
-            jobs = sorted(filter(str.isdigit, set(self.slurm.jobs_of(name))), key=int)
-            results: dict[str, Result] = {job: self.slurm.requeue(job) for job in jobs}
-            refused = "; ".join(f"job {job}: {result.message}" for job, result in results.items() if not result.ok)
-            self._requeued[name] = now, refused
-            if jobs and not refused:
-                self.log(f"requeue {name}: {reason}")
-        return f"cannot requeue {name}: {refused}" if refused else ""
+        now, jobs = self.wall(), sorted(filter(str.isdigit, set(self.slurm.jobs_of(name))), key=int)
+        results: dict[str, Result] = {job: self.slurm.requeue(job) for job in jobs}
+        refused = "; ".join(f"job {job}: {result.message}" for job, result in results.items() if not result.ok)
+        problem = f"cannot requeue {name}: {refused}" if refused else ""
+        self._requeued[name] = now, problem
+        if jobs and not refused:
+            self.log(f"requeue {name}: {reason}")
+        return problem
 
 
 def build(settings: Mapping[str, Any], env: Mapping[str, str], log: Callable[[str], None]) -> Watcher:

@@ -151,6 +151,8 @@ def test_jobs_are_requeued_at_the_deadline_and_those_that_cannot_be_are_told(clu
     assert cluster.log[-1] == "cannot requeue w-1: job 18: Requested operation is presently disabled"
     tried = cluster.slurmctld.runner.commands.count("scontrol requeue incomplete 18")
     assert tried == 1
+    looks = sum("show node w-1 " in command for command in cluster.slurmctld.runner.commands)
+    assert looks == 2, "for the drain and for the jobs, not in each round"
     cluster.cordon()
     cluster.round(later=REQUEUE_AGAIN_SECONDS)
     assert cluster.slurmctld.runner.commands.count("scontrol requeue incomplete 18") == 2
