@@ -20,7 +20,7 @@ TESTS: Final[Mapping[str, tuple[str, ...]]] = {
 """Test -> the figures that it measures (images/health/node_tests)."""
 
 LIFTED: Final = frozenset({"dcgm-r1", "dcgm-r2", "dcgm-r3", "gpu-xid", "nccl-pair", "new-machine"})
-"""For what earlier versions drained. The watcher lifts that (images/health/watch/watcher.py)."""
+"""For what earlier versions drained. The watcher lifts that, but of gpu-xid (images/health/watch/watcher.py)."""
 
 
 def _test(name: str) -> str:
@@ -78,6 +78,8 @@ KUBERNETES: Final = "kubernetes"
 def _known(names: Iterable[str], allowed: Iterable[str], what: str) -> None:
     allowed = sorted(allowed)
     for name in names:
+        if name in LIFTED:
+            raise ValueError(f"{name!r} is no longer {what}; remove it")
         if name not in allowed:
             raise ValueError(unknown_name(name, allowed, what=what))
 

@@ -46,9 +46,12 @@ def refuses(
     found = run_checks([check], node)[check.name]
     if found.status is not Status.OK:
         log(f"before job {node.job}: {line_of(check.name, found)}")
-    if found.status is not Status.FAIL or check.name in local.report_only:
+    if found.status is not Status.FAIL:
         return False
-    state.remember(node, state.LAST, {})  # what is written now is not the last report that the other program knows of
+    # Else the next report, while other jobs run here, would have what was found before.
+    state.remember(node, state.PROLOG, {"found": {check.name: vars(found)}, "at": time.time()})
+    if check.name in local.report_only:
+        return False
     try:
         if _is_drained_for(check.name, found, node.name, Slurm(runner=runner, timeout=ASK_SECONDS), clock or Clock()):
             return True

@@ -24,7 +24,7 @@ from images.common.log import Log, open_pod_log
 from images.health import state
 from images.health.checks import find_checks
 from images.health.local import Local, find_local, pod_environment, prepare_environment, with_jobs
-from images.health.runner import run_checks
+from images.health.runner import result_of, run_checks
 
 REFRESH_SECONDS: Final = 300
 """A report of something that is not well is renewed so often, so that the watcher can tell an old one from one that
@@ -56,23 +56,33 @@ class Periodic:
         """Run the checks and tell what they found."""
         began = self.now()
         node = with_jobs(self.local.node, {})
+        last = self._last()
         checks = [
-            check
-            for name, check in self.checks.items()
-            if name not in self.local.off and node.has(check.hardware) and not (check.between_jobs and node.other_jobs)
+            check for name, check in self.checks.items() if name not in self.local.off and node.has(check.hardware)
         ]
-        results = run_checks(checks, node, seconds=ALL_SECONDS)
-        self._tell(results, int(began))
+        now = [check for check in checks if not (check.between_jobs and node.other_jobs)]
+        results = run_checks(now, node, seconds=ALL_SECONDS)
+        # What looks between jobs says what it, or a prolog, found last until it can look again.
+        kept = {**last.get("kept", {}), **{name: vars(result) for name, result in results.items()}}
+        last["kept"] = {check.name: kept[check.name] for check in checks if check.between_jobs and check.name in kept}
+        results |= {name: result_of(said) for name, said in last["kept"].items()}
+        self._tell(results, int(began), last)
         with contextlib.suppress(OSError):  # a dashboard shows that the last figures are old
             state.write(self.local.node, state.METRICS, metrics(results, self.now()))
 
-    def _tell(self, results: dict[str, Result], at: int) -> None:
-        last = state.recall(self.local.node, state.LAST)
+    def _last(self) -> dict[str, Any]:
+        """What the last run has left for this one."""
+        last, prolog = (state.recall(self.local.node, name) for name in (state.LAST, state.PROLOG))
+        if prolog != last.get("prolog", {}):  # it has found something since, and written a report of its own
+            last |= {"prolog": prolog, "sent": None, "kept": {**last.get("kept", {}), **prolog.get("found", {})}}
+        return last
+
+    def _tell(self, results: dict[str, Result], at: int, last: dict[str, Any]) -> None:
         seen = last.get("seen")
         for line in changes(seen or {}, results):
             self.log(line)
         report = Report(at=at, results=results)
-        last["seen"] = {**(seen or {}), **gists(results)}  # one that looks between jobs is no news when a job starts
+        last["seen"] = gists(results)
         if last["seen"] != seen:
             last["changed_at"] = report.at
         if self._is_due(report, last):

@@ -14,9 +14,9 @@ import os
 import select
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from images.common.command import Runner, run
 from images.common.health.contract import Check, Node, Result, Status, UnknownError, not_checked
@@ -74,12 +74,16 @@ def _run(check: Check, node: Node, seconds: float) -> tuple[Result, int]:
             time.sleep(0.02)
         survivor = pid if lives else 0
     elif text.endswith(b"\n"):
-        said = json.loads(text)
-        result = Result(**{**said, "status": Status(said["status"])})
+        result = result_of(json.loads(text))
     else:
         how = f": signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else ""
         result = not_checked(f"the check crashed{how}")
     return replace(result, seconds=took), survivor
+
+
+def result_of(said: Mapping[str, Any]) -> Result:
+    """A result of which JSON was made."""
+    return Result(**{**said, "status": Status(said["status"])})
 
 
 def _lives(group: int) -> bool:

@@ -20,6 +20,8 @@ from images.common.health.contract import Node
 METRICS: Final = "metrics.prom"
 LAST: Final = "last"
 """What was reported last; where nothing is known of it, the next report is news."""
+PROLOG: Final = "prolog"
+"""What a prolog found last that is not well, and when. Of its own: the interval's program may run at the same time."""
 
 GAP_SECONDS: Final = 300.0
 """What was last seen longer ago counts as new: nobody looked meanwhile. Ten intervals of `HealthCheckProgram`."""

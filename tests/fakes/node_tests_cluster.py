@@ -11,7 +11,7 @@ from images.common.command import Result
 from tests.fakes.slurmctld import FakeNode, FakeSlurmctld, number
 
 KEPT_SECONDS = 300
-FLAGS = "flags=MAINT,IGNORE_JOBS,PURGE_COMP=00:02:00"
+FLAGS = "flags=MAINT,IGNORE_JOBS"
 
 
 @dataclass(kw_only=True)
@@ -38,14 +38,15 @@ class FakeCluster(FakeSlurmctld):
         self.now = 1_795_000_000
         self.gpus = gpus
         self.measure = measure
-        self.reservations: dict[str, str] = {}
-        """Name -> node."""
+        self.reservations: dict[str, tuple[str, str]] = {}
+        """Name -> node and comment."""
         self.users_wait: list[str] = []
         """For what their jobs wait in the partition `main`."""
         self.jobs: list[Job] = []
         self.denied: frozenset[str] = frozenset()
         """Programs that fail."""
         ours: dict[str, Callable[[Sequence[str]], Result]] = {
+            "scontrol show reservation": self._show_reservations,
             "squeue --me --states=all": self._show_jobs,
             "squeue --all --noheader": self._show_waiting,
             "sbatch": self._sbatch,
@@ -78,7 +79,7 @@ class FakeCluster(FakeSlurmctld):
 
     @property
     def _reserved(self) -> set[str]:
-        return set(self.reservations.values())
+        return {node for node, _ in self.reservations.values()}
 
     def __call__(self, argv: Sequence[str], *, timeout: float = 10.0, env: Mapping[str, str] | None = None) -> Result:
         assert env is None or "SLURM_JOB_ID" not in env
@@ -103,6 +104,13 @@ class FakeCluster(FakeSlurmctld):
         rows = [*(f"main|{why}|alice" for why in self.users_wait), "other|Priority|bob", "main|Resources|slurm"]
         return Result(code=0, stdout="\n".join(rows))
 
+    def _show_reservations(self, _: Sequence[str]) -> Result:
+        rows = [
+            f"ReservationName={name} StartTime=x Nodes={node} NodeCnt=1 Flags=MAINT State=ACTIVE Comment={comment}"
+            for name, (node, comment) in self.reservations.items()
+        ]
+        return Result(code=0, stdout="\n".join(rows) or "No reservations in the system")
+
     def _show_jobs(self, _: Sequence[str]) -> Result:
         kept = [job for job in self.jobs if not job.ended or self.now - job.ended < KEPT_SECONDS]
         return Result(code=0, stdout=json.dumps({"jobs": [self._job(job) for job in kept]}))
@@ -122,7 +130,7 @@ class FakeCluster(FakeSlurmctld):
         node = options["--nodelist"]
         assert not any(node == job.node for job in self.running())
         assert node not in self.drained
-        reserved = self.reservations.get(options.get("--reservation", ""), "")
+        reserved = self.reservations.get(options.get("--reservation", ""), ("", ""))[0]
         assert node == reserved if node in self._reserved else not reserved
         job = Job(
             number=len(self.jobs) + 1,
@@ -144,13 +152,12 @@ class FakeCluster(FakeSlurmctld):
         words = dict(word.split("=", 1) for word in argv[3:])
         assert {"users=slurm", "starttime=now", "duration=UNLIMITED", FLAGS} <= set(argv)
         assert words["reservationname"] not in self.reservations
-        assert words["comment"] == f"re-test of {words['nodes']}", "policy `prune` knows it by that"
-        self.reservations[words["reservationname"]] = words["nodes"]
+        self.reservations[words["reservationname"]] = (words["nodes"], words["comment"])
         return Result(code=0, stdout=f"Reservation created: {words['reservationname']}")
 
     def _release(self, argv: Sequence[str]) -> Result:
         name = argv[2].removeprefix("reservationname=")
-        node = self.reservations.get(name, "")
+        node, _ = self.reservations.get(name, ("", ""))
         if not node or any(node == job.node for job in self.running()):
             return Result(code=1, stderr="Requested reservation is invalid, or in use")
         del self.reservations[name]

@@ -137,4 +137,5 @@ def test_by_hand_it_is_measured_again_and_is_back_in_service_and_no_user_had_it_
     assert record is not None
     assert int(ran.read_text()) >= record.at, "a user had the node while it was measured"
     assert "health-test" not in cluster.run("scontrol show reservation --oneliner")
+    assert "MAINTENANCE" not in cluster.node(BAD)["state"], "what slurmctld ends by itself leaves it so"
     (root / "run/long").unlink()

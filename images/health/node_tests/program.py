@@ -39,6 +39,9 @@ POLL_SECONDS: Final = 5.0
 """So long users wait for a test to be ended, at most."""
 LONGEST_POLL_SECONDS: Final = 30.0
 HAND_POLL_SECONDS: Final = 3.0
+LEFT_SECONDS: Final = 120.0
+"""After which a node that is kept for the tests, of which none waits or runs, is given back: a `--node` has ended that
+could not do it."""
 WELL, DRAINED, REFUSED = 0, 1, 2
 """Exit codes of `--node`."""
 MOST_UNDER_TEST: Final = Limit(number=10, percent=True)
@@ -116,6 +119,8 @@ class NodeTester:
     log: Callable[[str], None]
     wall: Callable[[], float] = time.time
     """The clock that slurmctld has too."""
+    _unused: dict[str, float] = field(default_factory=dict)
+    """Nodes that are kept for the tests without one -> since when."""
     _said: dict[str, str] = field(default_factory=dict)
 
     def round(self) -> None:
@@ -134,6 +139,10 @@ class NodeTester:
             if node is not None and (why := unwanted(job, node, wanted, now)):
                 self._did(f"end {job.test} on {job.node}: {why} (job {job.number})", slurm.cancel([job]))
         busy = {job.node for job in live}
+        self._unused = {name: self._unused.get(name, now) for name in slurm.held() if name not in busy}
+        for name, since in self._unused.items():
+            if now - since >= LEFT_SECONDS:
+                self._did(f"give {name} back", slurm.release(name))
         for test, node in due(nodes.values(), busy, wanted, slurm.settings, now):
             if not self._did(f"start {test.name} on {node.name}", slurm.submit(test, node)):
                 break
@@ -205,7 +214,8 @@ class ByHand:
             self.say(f"{self.name} is kept from jobs for something else, which has to be over first: {node.reason}")
             return REFUSED
         reason = node.reason if node.is_closed else ""
-        self.slurm.release(self.name)  # what one that was interrupted may have left
+        if self.name in self.slurm.held():  # of one that was interrupted
+            self.slurm.release(self.name)
         _done(self.slurm.hold(self.name))
         try:
             self.say(f"{self.name} takes no new jobs; its tests begin when those that run there have ended")
@@ -222,9 +232,9 @@ class ByHand:
         return WELL
 
     def _give_back(self, reason: str) -> None:
-        """Drain it for this reason, unless somebody has, and end what still runs there, until that is done.
+        """Drain it for this reason, unless somebody has, end what still runs there, and the reservation.
 
-        Else users' jobs start on a node that is bad. The reservation goes by itself later, if not now.
+        Until all of that is done: else users' jobs start on a node that is bad, or nowhere.
         """
         reminder = Reminder(self.say, self.clock)
         while True:
@@ -234,11 +244,12 @@ class ByHand:
                     _done(self.slurm.drain(self.name, reason))
                 if live := [job for job in self.slurm.jobs() if job.node == self.name and not job.ended]:
                     self.slurm.cancel(live)
+                if self.name in self.slurm.held():
+                    _done(self.slurm.release(self.name))
             except SlurmError as error:
                 reminder.waiting(f"slurmctld, to give {self.name} back: {error}")
                 self.clock.sleep(HAND_POLL_SECONDS)
             else:
-                self.slurm.release(self.name)
                 return
 
     def _failure(self, node: Record) -> str:

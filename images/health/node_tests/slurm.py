@@ -25,8 +25,9 @@ LOWEST: Final = 2_147_483_645
 """The most that `--nice` takes (sbatch(1))."""
 
 RESERVATION: Final = "health-test-"
-"""With the node's name: what keeps a node for the tests alone, by which images/common/policy/reservation.py knows it
-too, and by the comment."""
+"""With the node's name: what keeps a node for the tests alone."""
+RETEST: Final = "re-test of "
+"""And the comment of that, with the node's name too: a reservation without it is not ours."""
 
 _NAME: Final = re.compile(r"health-(?P<test>[a-z0-9][a-z0-9-]*):(?P<node>[^,:\s]+)")
 _ENDED: Final = frozenset({"COMPLETED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"})
@@ -141,15 +142,20 @@ class TestSlurm(Slurm):
     def hold(self, node: str) -> Result:
         """Keep a node for the tests alone. MAINT: nodes of other reservations too.
 
-        PURGE_COMP: slurmctld gives it back once no test has waited or run there for two minutes, whatever has become of
-        whoever holds it.
+        Who holds it has to give it back: what slurmctld ends by itself (PURGE_COMP) leaves the node MAINTENANCE (24.11
+        and 26.05, `job_resv_check`).
         """
         what = [f"reservationname={RESERVATION}{node}", f"nodes={node}", "users=slurm", "starttime=now"]
-        flags = ["duration=UNLIMITED", "flags=MAINT,IGNORE_JOBS,PURGE_COMP=00:02:00", f"comment=re-test of {node}"]
+        flags = ["duration=UNLIMITED", "flags=MAINT,IGNORE_JOBS", f"comment={RETEST}{node}"]
         return self._do("scontrol", "create", "reservation", *what, *flags)
 
+    def held(self) -> list[str]:
+        """Nodes that are kept for the tests. Raises SlurmError."""
+        text = self._ask(["scontrol", "show", "reservation", "--oneliner"], LIST_TIMEOUT_SECONDS)
+        return re.findall(rf"(?m)^ReservationName={RESERVATION}(\S+) .*Comment={RETEST}\1 *$", text)
+
     def release(self, node: str) -> Result:
-        """Give it back now. Slurm refuses while a test waits or runs there."""
+        """Give it back. Slurm refuses while a test waits or runs there."""
         return self._do("scontrol", "delete", f"reservationname={RESERVATION}{node}")
 
 

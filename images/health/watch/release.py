@@ -143,22 +143,22 @@ class Releaser:
     wall: Callable[[], float] = time.time
     """The clock that slurmctld has too."""
     _tried_at: float = float("-inf")
-    _problems: dict[str, str] = field(default_factory=dict)
+    _problems: list[str] = field(default_factory=list)
 
-    def saw(self, views: Sequence[NodeView], now: float) -> dict[str, str]:
-        """The nodes as they are. Returns what stands in the way of releases, by machine. Raises SlurmError."""
+    def saw(self, views: Sequence[NodeView], now: float) -> Sequence[str]:
+        """The nodes as they are. Returns what stands in the way of releases. Raises SlurmError."""
         if not self.copies.synced or now - self._tried_at < PAUSE_SECONDS:
             return self._problems
         moves, held = plan(views, self.copies.pods.values(), self.copies.nodes.values(), self.rules, now)
         limit = f"no more than {self.rules.max_unavailable} may be unavailable"
-        self._problems = {f"machine {one.machine}": f"not released, as {limit}: {one.machine}" for one in held}
+        self._problems = [f"not released, as {limit}: {one.machine}" for one in held]
         for move in moves:
             self._tried_at = now
             try:
                 if self._move(move, {view.name: view for view in views}):
                     self.log(str(move))
             except (KubeError, OSError, ValueError) as error:
-                self._problems[f"machine {move.machine}"] = f"cannot {move}: {error}"
+                self._problems.append(f"cannot {move}: {error}")
         return self._problems
 
     def _move(self, move: Move, seen: Mapping[str, NodeView]) -> bool:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -38,8 +38,9 @@ from images.health.watch.release import Releaser, Rules
 POLL_SECONDS: Final = 2.0
 LONGEST_POLL_SECONDS: Final = 10.0
 
-GONE: Final = frozenset({"dcgm-r1", "dcgm-r2", "dcgm-r3", "gpu-xid", "nccl-pair", "new-machine"})
-"""For what earlier versions drained. Such a drain would stay for ever, as nothing says that it is well."""
+GONE: Final = frozenset({"dcgm-r1", "dcgm-r2", "dcgm-r3", "nccl-pair", "new-machine"})
+"""For what earlier versions drained. Such a drain would stay for ever, as nothing says that it is well. One of
+`gpu-xid` does: its GPU is broken, and with older drivers no check of ours sees that."""
 
 REQUEUE_AGAIN_SECONDS: Final = 30.0
 """Jobs need a moment to end, and some cannot be requeued."""
@@ -56,8 +57,8 @@ class Watcher:
     releaser: Releaser | None = None
     wall: Callable[[], float] = time.time
     """The clock that slurmctld has too."""
-    _told: Collection[str] = frozenset()
-    """What was complained of in the last round."""
+    _told: frozenset[str] = frozenset()
+    """What was complained of in the last round, and in this one."""
     _requeued: dict[str, tuple[float, str]] = field(default_factory=dict)
     """When the jobs of a node were requeued the last time, and what Slurm refused."""
     _began: dict[str, Mapping[tuple[str, FaultClass | None], float]] = field(default_factory=dict)
@@ -77,15 +78,19 @@ class Watcher:
         for action in decision.held:
             about = f"{action.node.name} ({action.reason.partition(':')[0]})"
             complaints[about] = f"{why}: {about}"
-        for action in decision.actions:
-            if problem := self._act(action):
-                complaints[problem] = problem
+        self._tell(complaints)  # before anything that slurmctld may not do, for as long as it is stuck
+        problems = [problem for action in decision.actions if (problem := self._act(action))]
         if self.releaser is not None:
-            complaints |= self.releaser.saw(views, now)
-        for key, line in complaints.items():  # once, until it is over
+            problems += self.releaser.saw(views, now)
+        self._tell({problem: problem for problem in problems})
+        self._told = frozenset({*complaints, *problems})
+
+    def _tell(self, complaints: Mapping[str, str]) -> None:
+        """Log what is complained of, once until it is over. By what it is about: a line may have figures that move."""
+        for key, line in complaints.items():
             if key not in self._told:
                 self.log(line)
-        self._told = complaints.keys()
+        self._told |= complaints.keys()
 
     def _views(self, records: Sequence[Record], now: float) -> list[NodeView]:
         """What is known about each node, from all who look: its own checks, the tests that ran on it, its machine."""
@@ -111,6 +116,9 @@ class Watcher:
     def _act(self, action: Action) -> str:
         """Do it: what stands in the way, empty if nothing. Raises SlurmError."""
         name, seen, slurm = action.node.name, action.node, self.slurm
+        at, refused = self._requeued.get(name, (float("-inf"), ""))
+        if action.kind is Kind.REQUEUE and self.wall() - at < REQUEUE_AGAIN_SECONDS:
+            return refused
         now, same = slurm.node(name), ("reason", "is_closed", "is_down", "is_asleep")
         # What remains is the moment between this look and the change.
         if now is None or any(getattr(now, each) != getattr(seen, each) for each in same):
@@ -133,16 +141,14 @@ class Watcher:
 
     def _requeue(self, name: str, reason: str) -> str:
         """Have the jobs of a node start again elsewhere: what Slurm has refused. Raises SlurmError."""
-        now = self.wall()
-        at, refused = self._requeued.get(name, (float("-inf"), ""))
-        if now - at >= REQUEUE_AGAIN_SECONDS:
-            jobs = sorted(filter(str.isdigit, set(self.slurm.jobs_of(name))), key=int)
-            results: dict[str, Result] = {job: self.slurm.requeue(job) for job in jobs}
-            refused = "; ".join(f"job {job}: {result.message}" for job, result in results.items() if not result.ok)
-            self._requeued[name] = now, refused
-            if jobs and not refused:
-                self.log(f"requeue {name}: {reason}")
-        return f"cannot requeue {name}: {refused}" if refused else ""
+        now, jobs = self.wall(), sorted(filter(str.isdigit, set(self.slurm.jobs_of(name))), key=int)
+        results: dict[str, Result] = {job: self.slurm.requeue(job) for job in jobs}
+        refused = "; ".join(f"job {job}: {result.message}" for job, result in results.items() if not result.ok)
+        problem = f"cannot requeue {name}: {refused}" if refused else ""
+        self._requeued[name] = now, problem
+        if jobs and not refused:
+            self.log(f"requeue {name}: {reason}")
+        return problem
 
 
 def build(settings: Mapping[str, Any], env: Mapping[str, str], log: Callable[[str], None]) -> Watcher:

@@ -65,6 +65,10 @@ def test_a_program_s_end_says_how_the_node_is(jail: Path, script: str, changes: 
     assert found(jail, script, **changes) == Like(expected)
 
 
+def test_a_jail_that_cannot_be_entered_is_told_with_its_error(jail: Path) -> None:
+    assert found(jail / "none", "exit 1") == "not checked: /bin/sh: No such file or directory"
+
+
 def test_it_is_root_in_the_jail_and_has_nothing_that_leads_out(jail: Path) -> None:
     assert found(jail, "read line </inside && echo $line >/seen; test -e /etc/passwd && exit 1; exit 0") == "ok"
     assert not (jail / "seen").exists()

@@ -86,13 +86,12 @@ def test_a_gpu_in_use_refuses_the_job_once_the_watcher_has_drained_the_node(
         if job.clock.now() >= after and job.told():
             drained.append(True)
 
-    state.remember(job.node, state.LAST, {"sent": {"gpu-free": "ok|"}})
     job.clock.on_sleep = look
     job.finds = fail(fault)
     assert job.is_refused() is refused
     assert job.clock.now() == (after if refused else WAIT_SECONDS)
     found = f"fail gpu-free [{fault}]: {IN_USE}"
-    assert state.recall(job.node, state.LAST) == {}, "once it is free again that is told at once"
+    assert state.recall(job.node, state.PROLOG)["found"]["gpu-free"]["message"] == IN_USE, "the next report has it, too"
     assert job.told() == [f"scontrol update nodename=w-0 comment=health 2026-11-18T11:06:40Z | {found} || rack 7"]
 
 

@@ -157,16 +157,27 @@ def test_a_state_directory_that_cannot_be_made_stops_no_check(fake: FakeNode, tm
     assert fake.report.results == {"disks": FULL}
 
 
-def test_what_looks_between_jobs_says_nothing_meanwhile_and_a_job_is_no_news(fake: FakeNode) -> None:
+def test_what_looks_between_jobs_says_what_was_found_last_until_it_can_look_again(fake: FakeNode) -> None:
     fake.add("disks", ok())
     fake.add("gpu-free", ok(), between_jobs=True)
     fake.run(after=SETTLE_SECONDS + 1)
     fake.job(runs=True)
     fake.results["gpu-free"] = fail("user", "GPU 0 is in use")
-    assert [fake.run(), fake.run()] == [0, 0], "the job's own use is no fault"
+    assert [fake.run(), fake.run()] == [0, 0], "the job's own use is no fault, and a job is no news"
+    prolog = {"found": {"gpu-free": vars(fake.results["gpu-free"])}, "at": 1.5}
+    state.remember(fake.node, state.PROLOG, prolog)
+    assert (fake.run(), fake.report.results["gpu-free"].message) == (1, "GPU 0 is in use")
+    sent = fake.report.at
+    fake.run(after=REFRESH_SECONDS)
+    fake.run()
+    assert fake.report.at - sent >= REFRESH_SECONDS, "it is told anew before it is old"
     fake.job(runs=False)
-    assert fake.run() == 1
-    assert fake.report.results["gpu-free"].message == "GPU 0 is in use"
+    fake.results["gpu-free"] = ok()
+    fake.run(after=SETTLE_SECONDS + 1)
     fake.job(runs=True)
-    assert fake.run() == 1, "it has changed of late"
-    assert set(fake.report.results) == {"disks"}, "the watcher keeps what it has drained for it"
+    assert (fake.run(), fake.report.results["gpu-free"]) == (0, ok())
+    fake.job(runs=False)
+    state.remember(fake.node, state.PROLOG, {**prolog, "at": 2.5})
+    assert fake.run() == 1, "the report that the prolog wrote says something else"
+    fake.local = replace(fake.local, off=frozenset({"gpu-free"}))
+    assert (fake.run(), set(fake.report.results)) == (1, {"disks"}), "a check that is turned off is not in it"

@@ -245,7 +245,7 @@ def kept_from_users(site: Site) -> bool:
 def test_by_hand_a_node_is_measured_at_once_and_users_have_it_only_when_it_is_well() -> None:
     site = Site(1, *TESTS)
     site.rounds(6)
-    site.cluster.reservations["health-test-w-0"] = "w-0"  # of one that was killed
+    site.cluster.reservations["health-test-w-0"] = ("w-0", "re-test of w-0")  # of one that was killed
     code, said = site.by_hand()
     assert (code, site.ran()) == (0, [*TESTS, *TESTS])
     assert said[1:] == ["ok cpu-speed: events 5000 events/s", "ok memory-bandwidth: write 10.47 GB/s", "w-0 takes jobs"]
@@ -272,6 +272,27 @@ def test_an_administrator_s_drain_ends_the_measuring_and_stays() -> None:
     code, said = site.by_hand(meanwhile=lambda: site.cluster.drain("w-0", "mine"))
     assert (code, said[-1]) == (1, "w-0 is drained: mine")
     assert (site.cluster.reservations, site.cluster.running()) == ({}, [])
+
+
+def test_what_one_that_was_killed_has_left_is_given_back_and_reservations_of_others_are_not() -> None:
+    site = Site()
+    theirs = {"course": ("w-9", "ask Bob"), "health-test-w-8": ("w-8", "a course")}
+    site.cluster.reservations |= {"health-test-w-7": ("w-7", "re-test of w-7"), **theirs}
+    site.rounds(3)
+    assert len(site.cluster.reservations) == 3, "one that measures may be between two tests"
+    site.rounds(30)
+    assert site.cluster.reservations == theirs
+
+
+def test_by_hand_a_reservation_whose_test_is_still_ending_is_given_back_then() -> None:
+    site, calls = Site(), list[int]()
+
+    def meanwhile() -> None:
+        calls.append(1)
+        site.cluster.denied = frozenset({"scontrol delete"} if len(calls) < 4 else ())
+
+    code, said = site.by_hand(meanwhile=meanwhile)
+    assert (code, said[-1], site.cluster.reservations) == (0, "w-0 takes jobs", {})
 
 
 class KilledError(Exception):

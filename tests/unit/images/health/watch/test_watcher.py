@@ -108,14 +108,18 @@ def test_a_busy_node_whose_drain_is_lifted_does_not_keep_our_reason(cluster: Clu
     assert cluster.drained() == ["w-1"]
 
 
-def test_a_slurmctld_that_gets_stuck_ends_the_round(cluster: Cluster) -> None:
-    for name, check in (("w-0", "disks"), ("w-1", "dns")):
+def test_a_slurmctld_that_gets_stuck_ends_the_round_and_what_is_not_drained_is_told_once(cluster: Cluster) -> None:
+    cluster.start(policy("2"))
+    for name, check in (("w-0", "disks"), ("w-1", "dns"), ("w-2", "munge")):
         cluster.nodes[name].comment = encode(Report(at=int(NOW), results={check: FULL}))
     stuck = CommandResult(code=TIMED_OUT, stderr="no answer within 10 s")
     cluster.slurmctld.before_change = lambda: setattr(cluster.slurmctld, "away", stuck)
-    with pytest.raises(SlurmError):
-        cluster.round()
-    assert sum("show node " in command for command in cluster.slurmctld.runner.commands) == 1
+    for _ in range(2):
+        with pytest.raises(SlurmError):
+            cluster.round()
+        cluster.slurmctld.away = False
+    assert sum("show node " in command for command in cluster.slurmctld.runner.commands) == 2
+    assert [line.rpartition(": ")[2] for line in cluster.log] == ["w-2 (health/munge [node])"]
 
 
 def test_a_lost_machine_has_its_jobs_requeued_and_takes_none_until_it_is_back(cluster: Cluster) -> None:
@@ -147,6 +151,8 @@ def test_jobs_are_requeued_at_the_deadline_and_those_that_cannot_be_are_told(clu
     assert cluster.log[-1] == "cannot requeue w-1: job 18: Requested operation is presently disabled"
     tried = cluster.slurmctld.runner.commands.count("scontrol requeue incomplete 18")
     assert tried == 1
+    looks = sum("show node w-1 " in command for command in cluster.slurmctld.runner.commands)
+    assert looks == 2, "for the drain and for the jobs, not in each round"
     cluster.cordon()
     cluster.round(later=REQUEUE_AGAIN_SECONDS)
     assert cluster.slurmctld.runner.commands.count("scontrol requeue incomplete 18") == 2
@@ -164,13 +170,15 @@ def test_the_deadline_of_jobs_on_a_node_that_is_drained_begins_when_its_machine_
     assert cluster.slurmctld.requeued == ["17"]
 
 
-@pytest.mark.parametrize("check", ["cpu-speed", "new-machine"])
-def test_a_drain_for_what_nobody_measures_any_more_is_lifted(cluster: Cluster, check: str) -> None:
+@pytest.mark.parametrize(("check", "stays"), [("cpu-speed", []), ("new-machine", []), ("gpu-xid", ["w-1"])])
+def test_a_drain_for_what_nobody_measures_any_more_is_lifted_unless_a_gpu_broke(
+    cluster: Cluster, check: str, stays: list[str]
+) -> None:
     reason = f"health/{check} [hardware]: 7 events"
     cluster.nodes["w-1"] = FakeNode(states={"IDLE", "DRAIN"}, reason=reason, reason_at=int(NOW))
     cluster.start(policy(report_only=GONE | TESTS.keys()))
     cluster.round()
-    assert cluster.drained() == []
+    assert cluster.drained() == stays
 
 
 class Ended(Exception):  # noqa: N818
