@@ -197,7 +197,10 @@ class Rounds:
             return rest, max(rest, ROLLING_SECONDS)
         # Only now: before Kubernetes has told all, it would look as if there were no pools.
         pods, now = self.there(), self.now()
-        pools = {pool.name: pool.at(now) for pool in self.pools().values() if pool is not None}
+        told = [pool for pool in self.pools().values() if pool is not None]
+        pools = {pool.name: pool.at(now) for pool in told if pool.is_understood}
+        unread = {pool.name for pool in told if not pool.is_understood}
+        nodes, pods = _without(unread, nodes), _without(unread, pods)
         sets = [pool for pool in self.sets().values() if pool is not None]
         rolling = any(pool.is_outdated(pods.get(name)) for pool in sets for name in pool.nodes())
         old = any(pod.pool in pools and pod.digest not in {"", pools[pod.pool].digest} for pod in pods.values())
@@ -301,6 +304,11 @@ class Rounds:
         if refusal != said:
             self.log(refusal)
         return False
+
+
+def _without(pools: Collection[str], of: Mapping[str, Value]) -> Mapping[str, Value]:
+    """What is of no node of these pools, by the names of nodes."""
+    return {name: one for name, one in of.items() if name.rpartition("-")[0] not in pools}
 
 
 def main() -> int:

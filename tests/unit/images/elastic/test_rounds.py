@@ -230,6 +230,15 @@ def test_pools_that_kubernetes_tells_of_while_slurm_answers_are_seen_and_not_tak
     assert world.done() == []
 
 
+def test_nodes_of_a_pool_that_was_never_understood_are_left_alone_and_all_others_go_on() -> None:
+    """Its nodes would be sent off, or no pool would get any pod."""
+    world = World([node("gpu-0", COMING), node("new-0", "IDLE+CLOUD"), node("new-1", OFF)])
+    world.kubernetes.pods = {"new-0": Pod(name="new-0", pool="new", digest="x")}
+    unread = Pool(name="new", least=0, most=0, conf="", is_understood=False)
+    world.rounds.pools = lambda: {"new": unread, "gpu": POOL}
+    assert world.done() == ["pods of gpu-0"]
+
+
 FIXED = FixedPool(name="cpu", size=3, revision="new", max_unavailable="1")
 
 
