@@ -9,6 +9,7 @@ each page (24.11).
 from __future__ import annotations
 
 import base64
+import json
 import re
 import signal
 import socket
@@ -45,7 +46,7 @@ AT_ONCE: Final = threading.BoundedSemaphore(4)
 """Pages that are made at the same time; each asks slurmctld twice. More of them wait."""
 
 WHO: Final = (
-    "Log in with your name, and with a token as password. It was missing, wrong or over: on a login node "
+    "Log in with a token as password. It was missing, wrong or over: on a login node "
     "`scontrol token lifespan=28800` makes one that is good for 8 hours, where users may make some."
 )
 
@@ -71,6 +72,7 @@ JOB_FIELDS: Final = (
     "cpus", "node_list", "name",
 )  # fmt: skip
 
+_USER: Final = re.compile(r"[A-Za-z0-9._-]+")
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{1,1000}\.[A-Za-z0-9_-]{1,2000}\.[A-Za-z0-9_-]{1,1000}")
 _REFUSED: Final = re.compile(r"authentication|access/permission denied|invalid.*(?:credential|token)", re.IGNORECASE)
 
@@ -105,8 +107,6 @@ class Slurm:
         return setting(files, "ClusterName") or "slurm"
 
     def _run(self, command: Sequence[str], token: str) -> str:
-        if not _TOKEN.fullmatch(token):
-            raise TokenRefusedError
         environment = {
             "PATH": "/usr/bin:/bin",
             "LC_ALL": "C.UTF-8",
@@ -154,11 +154,11 @@ class App:
             return Response(body=self._style, headers=STYLE_HEADERS)
         if path not in pages:
             return self._page("message", HTTPStatus.NOT_FOUND, message="There is no such page.")
-        user, token = _credentials(authorization)
         try:
+            user, token = _credentials(authorization)
             return pages[path](user, token, query)
         except TokenRefusedError:
-            asks = {"WWW-Authenticate": 'Basic realm="your name, and a token of Slurm", charset="UTF-8"'}
+            asks = {"WWW-Authenticate": 'Basic realm="any name, and a token of Slurm as password", charset="UTF-8"'}
             return self._page("message", HTTPStatus.UNAUTHORIZED, asks, message=WHO)
         except (SlurmAwayError, NotUnderstoodError) as error:
             self._log(f"Slurm does not answer: {error}")
@@ -186,13 +186,23 @@ class App:
 
 
 def _credentials(header: str) -> tuple[str, str]:
-    """Name and token; what cannot be any is empty. Of the token, the whole line `SLURM_JWT=...` will do."""
+    """Whose token it says that it is, and the token itself, of which the whole line `SLURM_JWT=...` will do.
+
+    Nothing in it is to be believed before slurmctld has taken it; and what else was typed says nothing. Raises
+    TokenRefusedError for what cannot be one.
+    """
     kind, _, text = header.partition(" ")
     try:
-        user, _, token = base64.b64decode(text if kind.lower() == "basic" else "").decode().partition(":")
-    except ValueError:
-        return "", ""
-    return user, token.strip().removeprefix("SLURM_JWT=")
+        typed = base64.b64decode(text if kind.lower() == "basic" else "").decode().partition(":")[2]
+        token = typed.strip().removeprefix("SLURM_JWT=")
+        body = token.split(".")[1] if _TOKEN.fullmatch(token) else ""
+        claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+        user = str(claims.get("sun") or claims["username"])
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        raise TokenRefusedError from None
+    if not _USER.fullmatch(user):
+        raise TokenRefusedError
+    return user, token
 
 
 class Server(http_server.Server):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import http.client
+import json
 import socket
 from html.parser import HTMLParser
 from pathlib import Path
@@ -36,12 +37,16 @@ def pending(**fields: Any) -> Job:
     return job(**{"state": "PENDING", "reason": "Resources", "node_list": "", **fields})
 
 
-TOKEN = "e30.e30.c2ln"
+def token(**claims: str) -> str:
+    return f"e30.{base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip('=')}.c2ln"
 
 
-def basic(password: str = TOKEN) -> str:
+TOKEN = token(sun="alice")
+
+
+def basic(password: str = TOKEN, name: str = "alice") -> str:
     """As a browser sends it."""
-    return f"Basic {base64.b64encode(f'alice:{password}'.encode()).decode()}"
+    return f"Basic {base64.b64encode(f'{name}:{password}'.encode()).decode()}"
 
 
 class Fixed(Slurm):
@@ -159,11 +164,13 @@ def test_the_page_is_for_who_brings_a_token_as_password_and_goes_through_the_soc
         return answer.status, answer.getheader("WWW-Authenticate"), answer.read().decode()
 
     try:
-        for bad in ({}, {"Authorization": "Basic x"}, {"Authorization": basic(f"{TOKEN}x")}):
+        others = (token(), token(sun="<b>"), "e30.AAAA.c2ln", f"{TOKEN}x")
+        for bad in ({}, {"Authorization": "Basic x"}, *({"Authorization": basic(other)} for other in others)):
             for path in ("", "jobs"):
                 status, asks, page = ask(path, **bad)
                 assert (status, str(asks)[:6], "cpu-0" in page) == (401, "Basic ", False)
         assert "Jobs of alice" in ask("jobs", Authorization=basic(f"SLURM_JWT={TOKEN}\n"))[2]
+        assert "Jobs of alice" in ask("jobs", Authorization=basic(name="Alicia"))[2], "whatever name is typed"
         assert "Jobs of bob" in ask("jobs?user=bob", Authorization=basic())[2]
         assert "<strong>cpu-0</strong>" in ask("", Authorization=basic())[2]
     finally:
