@@ -20,6 +20,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from email.message import Message
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
@@ -205,6 +206,14 @@ def _credentials(header: str) -> tuple[str, str]:
     return user, token
 
 
+def is_foreign(headers: Message) -> bool:
+    """Whether a page of another site has its reader's browser ask, which adds the token: it could do so in a loop.
+
+    A link to the page is none: people may follow it.
+    """
+    return headers.get("Sec-Fetch-Site") == "cross-site" and headers.get("Sec-Fetch-Dest") != "document"
+
+
 class Server(http_server.Server):
     """On a socket of the pod."""
 
@@ -216,7 +225,7 @@ class Server(http_server.Server):
 
     def handle_error(self, *_: Any) -> None:
         """Tell a fault of ours; a client that went away is no matter of the log."""
-        if not isinstance(sys.exception(), OSError):
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
             traceback.print_exc()
 
 
@@ -229,8 +238,11 @@ def serve(app: App, path: Path) -> Server:
         def do_GET(self) -> None:  # noqa: N802
             path, _, text = self.path.partition("?")
             query = {name: values[0] for name, values in parse_qs(text, keep_blank_values=True).items()}
-            with AT_ONCE:
-                found = app.answer(path, query, self.headers.get("Authorization", ""))
+            if is_foreign(self.headers):
+                found = Response(status=HTTPStatus.FORBIDDEN)
+            else:
+                with AT_ONCE:
+                    found = app.answer(path, query, self.headers.get("Authorization", ""))
             body = found.body.encode("utf-8", errors="replace")
             self.send_response(found.status)
             for name, value in {**HEADERS, **found.headers, "Content-Length": str(len(body))}.items():
