@@ -192,7 +192,7 @@ def _open_and_close(plan: Plan, view: View, pool: Pool, nodes: Sequence[Node]) -
 def _power_down(plan: Plan, view: View, pool: Pool, nodes: Sequence[Node]) -> int:
     """Power down nodes that are not to stay, each after its jobs; how many of the others can have jobs."""
     there = [n for n in nodes if (n.name in view.pods or n.is_coming) and not (n.is_off or n.is_down or n.goes_down)]
-    enough = sum(not node.is_others for node in there) - pool.least
+    enough = sum(not (node.is_others or node.is_reserved) for node in there) - pool.least
     going: dict[str, str] = {}
     for node in there[::-1]:
         is_unused = node.is_up and node.is_free and len(going) < enough
@@ -208,7 +208,7 @@ def _power_down(plan: Plan, view: View, pool: Pool, nodes: Sequence[Node]) -> in
         is_held = node.is_drained and node.reason.startswith(ELASTIC) and node.name not in going
         if is_held and node.name in view.pods and not (node.is_off or node.is_coming or node.goes_down):
             plan.change(node.name, "resume")
-    return sum(not (node.is_others or node.name in going) for node in there)
+    return sum(not (node.is_others or node.is_reserved or node.name in going) for node in there)
 
 
 def _outdated(view: View, pool: Pool, nodes: Iterable[Node]) -> Iterable[Node]:
@@ -232,7 +232,8 @@ def _outdated(view: View, pool: Pool, nodes: Iterable[Node]) -> Iterable[Node]:
 def _keep_enough(plan: Plan, pool: Pool, nodes: Iterable[Node], closed: Collection[str], there: int) -> None:
     """Power up nodes until `min` are up or coming."""
     barred = {*plan.renew.get(pool.name, ()), *closed}
-    free = [node for node in nodes if node.is_powered_down and node.is_free and node.name not in barred]
+    off = [node for node in nodes if node.is_powered_down and node.is_free and node.name not in barred]
+    free = [node for node in off if not node.is_reserved]  # which no ordinary job may use
     for node in free[: max(0, pool.least - there)]:
         if "POWER_UP" not in node.states:
             plan.change(node.name, "power_up")

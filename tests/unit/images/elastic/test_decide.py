@@ -177,6 +177,7 @@ def test_as_many_as_are_kept_are_powered_up_but_none_that_is_asked_for_already_o
     assert done(seen(f"{BUSY} pod", OFF, least=2)) == ["power_up gpu-1"]
     assert done(seen(COMING, OFF, least=1)) == ["start gpu-0"], "its pod is not made yet, and it counts"
     assert done(seen(f"{OFF}+POWER_UP", f"{OFF}+DRAIN: works", least=1)) == []
+    assert done(seen(f"{UP}+RESERVED pod", f"{OFF}+RESERVED", OFF, least=1)) == ["power_up gpu-2"]
 
 
 def test_who_came_in_vain_is_given_back_unless_it_is_kept_for_another_job() -> None:
