@@ -59,6 +59,8 @@ class View:
     """What starts in vain mean, by pool."""
     ends: Mapping[str, float] = field(default_factory=dict)
     """When a node's jobs end at the latest, in seconds since 1970, where that decides who gets a new pod."""
+    off: Mapping[str, float] = field(default_factory=dict)
+    """Since when a node is off, as far as was seen, in seconds since 1970."""
 
     def nodes_of(self, pool: Pool) -> list[Node]:
         """Those of a pool's nodes that have records, and that Slurm starts and ends."""
@@ -178,8 +180,7 @@ def _open_and_close(plan: Plan, view: View, pool: Pool, nodes: Sequence[Node]) -
         if node.name not in closed.nodes and not _is_ours_to_open(pool, node):
             continue
         pod = view.pods.get(node.name)
-        is_stuck = pod is not None and pod.is_leaving and view.now - pod.left_at >= STUCK_SECONDS
-        why = closed.nodes.get(node.name) or (STAYS_LEAVING if is_stuck else closed.pool)
+        why = closed.nodes.get(node.name) or (STAYS_LEAVING if _is_stuck(view, node, pod) else closed.pool)
         if why:
             found.add(node.name)
         if why and not (node.is_drained and node.reason == why):
@@ -187,6 +188,14 @@ def _open_and_close(plan: Plan, view: View, pool: Pool, nodes: Sequence[Node]) -
         elif not why and (node.is_drained or node.is_down):
             plan.change(node.name, "resume")
     return frozenset(found)
+
+
+def _is_stuck(view: View, node: Node, pod: Pod | None) -> bool:
+    """Whether a pod that was asked to leave should have gone since its node is off: before, it may have had jobs."""
+    if pod is None or not pod.is_leaving:
+        return False
+    since = max(pod.left_at, view.off.get(node.name, 0.0))
+    return node.reason == STAYS_LEAVING or view.now - since >= STUCK_SECONDS
 
 
 def _power_down(plan: Plan, view: View, pool: Pool, nodes: Sequence[Node]) -> int:

@@ -17,7 +17,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, NoReturn, TypeVar
@@ -220,7 +220,7 @@ class Rounds:
         for name, pool in view.pools.items():
             refused = self._refused.get(f"start {name}", (0.0, 0.0, ""))[2][:LONGEST_TROUBLE]
             view.closed[name] = self._starts.judge(name, view.nodes_of(pool), view.pods, view.now, refused=refused)
-        return decide(view)
+        return decide(replace(view, off=self._starts.off))
 
     def _do(self, plan: Plan, pools: Mapping[str, Pool]) -> bool:
         """What changes nodes first, by what has just been seen; then pods, for which Kubernetes may take long.
