@@ -43,7 +43,7 @@ ROLLING_SECONDS: Final = 2.0
 USUAL_SECONDS: Final = 10.0
 """While nothing happens to elastic pools. Who starts or ends nodes has us look at once."""
 ROLLED_SECONDS: Final = 60.0
-"""Where there are no elastic pools, and all pods are new. Events of Kubernetes wake us."""
+"""Where there are no elastic pools, and all pods are new: then only Kubernetes is looked at, whose events wake us."""
 LONGEST_REFUSAL_SECONDS: Final = 30.0
 """Between two tries of what is refused (a quota, an admission, a record that Slurm does not let go)."""
 MADE_SECONDS: Final = 5.0
@@ -166,6 +166,8 @@ class Rounds:
     ready: Ready = field(default_factory=Ready)
     _refused: dict[str, tuple[float, float, str]] = field(default_factory=dict)
     """What is not tried again yet: until when, after which pause, and why."""
+    _owes: bool = True
+    """Whether nodes may be drained for their new pods, of which only Slurm knows."""
     _made: dict[str, float] = field(default_factory=dict)
     """When pods were made."""
 
@@ -189,6 +191,8 @@ class Rounds:
 
     def look(self) -> tuple[float, float]:
         """One look; seconds until the next one at the earliest, and where nobody asks. Raises SlurmError."""
+        if not (self.elastic or self._owes or _rolls(self.sets(), self.there())):
+            return QUICK_SECONDS, ROLLED_SECONDS
         began = self.steady()
         nodes = self.nodes.read()
         self.ready.put(nodes)
@@ -201,17 +205,17 @@ class Rounds:
         pools = {pool.name: pool.at(now) for pool in told if pool.is_understood}
         unread = {pool.name for pool in told if not pool.is_understood}
         nodes, pods = _without(unread, nodes), _without(unread, pods)
-        sets = [pool for pool in self.sets().values() if pool is not None]
-        rolling = any(pool.is_outdated(pods.get(name)) for pool in sets for name in pool.nodes())
+        sets = self.sets()
+        rolling = _rolls(sets, pods)
         old = any(pod.pool in pools and pod.digest not in {"", pools[pod.pool].digest} for pod in pods.values())
         ends = self.nodes.ends() if rolling or old else {}
         view = View(pools=pools, nodes=nodes, pods=pods, now=now, ends=ends)
         plan = self._elastic_plan(view) if self.elastic else Plan()
-        for pool in sets:
-            roll(plan, view, pool)
-        usual = USUAL_SECONDS if self.elastic else ROLLED_SECONDS
-        if rolling or any(drained_for_it(node) for node in nodes.values()):
-            usual = ROLLING_SECONDS
+        for fixed in sets.values():
+            if fixed is not None:
+                roll(plan, view, fixed)
+        self._owes = rolling or any(drained_for_it(node) for node in nodes.values())
+        usual = ROLLING_SECONDS if self._owes else USUAL_SECONDS if self.elastic else ROLLED_SECONDS
         moves = self.elastic and any(node.is_moving for node in nodes.values())
         return rest, rest if self._do(plan, pools) or moves else max(rest, usual)
 
@@ -304,6 +308,11 @@ class Rounds:
         if refusal != said:
             self.log(refusal)
         return False
+
+
+def _rolls(sets: Mapping[str, FixedPool | None], pods: Mapping[str, Pod]) -> bool:
+    """Whether a node of a fixed pool is to get a new pod."""
+    return any(pool.is_outdated(pods.get(name)) for pool in sets.values() if pool for name in pool.nodes())
 
 
 def _without(pools: Collection[str], of: Mapping[str, Value]) -> Mapping[str, Value]:

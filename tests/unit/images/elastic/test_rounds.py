@@ -273,11 +273,16 @@ def test_who_is_drained_by_somebody_between_two_looks_keeps_that_reason() -> Non
     assert world.done() == []
 
 
-def test_a_drain_that_was_left_is_given_back_and_then_slurm_is_hardly_asked() -> None:
+def test_a_drain_that_was_left_is_given_back_and_then_slurm_is_not_asked_any_more() -> None:
     world = rolling("IDLE", f"IDLE+DRAIN {ROLLS}", "IDLE")
     assert world.done() == ["update nodename=cpu-1 state=resume"]
     world.seen = [cpus("IDLE", "IDLE", "IDLE")]
-    assert world.rounds.look()[1] == ROLLED_SECONDS
+    for _ in range(2):
+        world.runner.commands.clear()
+        assert world.rounds.look()[1] == ROLLED_SECONDS
+    assert world.runner.commands == [], "whatever happens to any pod"
+    world.kubernetes.pods["cpu-2"] = Pod(name="cpu-2", pool="cpu", revision="old", is_ready=True)
+    assert world.done() == [f"update nodename=cpu-2 state=drain reason={ROLLS}"]
 
 
 def test_nothing_is_done_without_a_whole_copy_of_kubernetes_or_without_slurmctld() -> None:
