@@ -30,7 +30,7 @@ from images.common.slurm_node import ROLLS
 from images.common.slurm_records import expand
 from images.common.wait import Clock, Reminder
 from images.elastic.decide import Plan, View, decide, drained_for_it, roll
-from images.elastic.nodes import Nodes, Pods, SlurmError
+from images.elastic.nodes import TIMEOUT_SECONDS, Nodes, Pods, SlurmError
 from images.elastic.starts import Starts
 from images.elastic.view import LONGEST_TROUBLE, FixedPool, Node, Pod, Pool, fixed_pool_of, pod_of, pools_read
 
@@ -50,8 +50,9 @@ MADE_SECONDS: Final = 5.0
 """How long Kubernetes may take to tell of a pod that was made: until then it is not made once more."""
 
 PORT: Final = 8818
-SILENT_SECONDS: Final = 30.0
-"""Without a look, for which jobs wait: slurmctld does not answer then, and nobody knows of any node."""
+SILENT_SECONDS: Final = 2 * TIMEOUT_SECONDS
+"""Without a look, for which jobs wait: slurmctld does not answer then, and nobody knows of any node. A round in which
+one of Slurm's commands, or Kubernetes, is slow takes less."""
 
 MOST_WAITING: Final = 500
 """Jobs that are told at once when their nodes are there. A job beyond them starts when Slurm itself looks, up to half a

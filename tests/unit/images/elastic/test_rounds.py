@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -15,7 +16,7 @@ from images.common.command import Result
 from images.common.kubernetes import KubeError
 from images.common.slurm_node import ROLLS, STAYS_LEAVING
 from images.elastic.decide import STUCK_SECONDS
-from images.elastic.nodes import Nodes, SlurmError
+from images.elastic.nodes import AT_ONCE, Nodes, Pods, SlurmError
 from images.elastic.program import (
     MADE_SECONDS,
     QUICK_SECONDS,
@@ -158,6 +159,23 @@ def test_there_are_two_looks_a_second_at_most_whoever_asks_for_more(monkeypatch:
     with pytest.raises(KeyboardInterrupt):
         world.rounds.keep_looking(wake)
     assert slept == [0.5] * 3
+
+
+def test_what_slurm_refuses_is_no_reason_to_hurry() -> None:
+    """A node that it does not resume was asked for four times a second."""
+    world = World([node("gpu-0", f"{OFF}+DRAIN", reason=STAYS_LEAVING)])
+    world.runner.answers["scontrol update"] = Result(code=1, stderr="no")
+    assert world.rounds.look()[1] == USUAL_SECONDS
+
+
+def test_where_the_api_server_does_not_answer_no_more_pods_are_ended() -> None:
+    """Each of a hundred would wait for as long; where it refuses one, the others may go."""
+    kube = Mock(**{"path.return_value": "pods"})
+    for status, most in ((None, AT_ONCE), (403, 100)):
+        kube.send = Mock(side_effect=KubeError("timed out", status))
+        said = Pods(kube, lambda _: None).end([Pod(name=f"gpu-{number}", pool="gpu") for number in range(100)])
+        assert (kube.send.call_count <= most, bool(said)) == (True, status is None)
+    assert kube.send.call_count == 100
 
 
 def test_records_of_older_resources_are_made_anew_in_the_same_look_half_of_them_at_a_time() -> None:
