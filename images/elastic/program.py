@@ -316,7 +316,7 @@ def _rolls(sets: Mapping[str, FixedPool | None], pods: Mapping[str, Pod]) -> boo
     return any(pool.is_outdated(pods.get(name)) for pool in sets.values() if pool for name in pool.nodes())
 
 
-def _without(pools: Collection[str], of: Mapping[str, Value]) -> Mapping[str, Value]:
+def _without(pools: Collection[str], of: Mapping[str, Value]) -> dict[str, Value]:
     """What is of no node of these pools, by the names of nodes."""
     return {name: one for name, one in of.items() if name.rpartition("-")[0] not in pools}
 
