@@ -225,8 +225,8 @@ GONE: Final = {
     "worker_nodes.*.update_strategy.drain_timeout": ": remove it. Machines wait for their jobs as `drain_timeout` of "
     "the pool says",
     "worker_nodes.*.update_strategy.max_surge": ": remove it. There are never more machines meanwhile",
-    "worker_nodes.*.windows.*.max": ": remove it. A recurring reservation of Slurm's "
-    "(`scontrol create reservation flags=weekend`, or daily) keeps jobs from nodes at some hours",
+    "worker_nodes.*.windows.*.max": ": remove it, and the window if it has no `min`. A recurring reservation made with "
+    "`scontrol create reservation` (flags=weekend, or daily) keeps jobs from nodes at some hours (docs/elastic.md)",
     "worker_nodes.*.warm_machines": ": remove it. `size.min` keeps nodes, and so their machines, in `windows` too",
 }
 """What became of sections and keys, by their places in a stack file; `*` is a name."""

@@ -139,7 +139,7 @@ def _roll(roll: Roll) -> Text:
     told = f"new pods for pool {printable(roll.pool)}: {roll.old} of {roll.size} nodes wait until they are idle"
     if not roll.failing:
         return Text(told)
-    return Text(f"{told}, and for new pods that are not ready: {_listed(roll.failing)}", style="red")
+    return Text(f"{told}, and for new pods that are not ready, or not in Slurm: {_listed(roll.failing)}", style="red")
 
 
 def _count(pool: Pool, column: str) -> Text:

@@ -20,6 +20,7 @@ from cli.status.snapshot import Pod, Snapshot, take
 from config.cluster import ClusterConfig
 from images.common.readiness import JAIL_MARKER
 from images.common.slurm_jobs import PENDING, RUNNING, Job
+from images.common.slurm_node import OURS
 from slurm.names import HOMES_ENV, JAIL_DIR, POOL_LABEL, REST, REST_PORT, node_name
 
 _JAIL_SECONDS = 5
@@ -70,7 +71,8 @@ class Roll:
     """Nodes that have no new pod yet."""
     size: int
     failing: tuple[str, ...] = ()
-    """New pods that are not ready. They count as nodes that are away (`rolling.max_unavailable`)."""
+    """New pods that are not ready, or whose nodes are down or silent. They count as nodes that are away
+    (`rolling.max_unavailable`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -311,8 +313,16 @@ def _kind(node: ListedNode) -> str:
     return "idle" if node.state.startswith(("idle", "planned")) else "other"
 
 
+def _is_ill(node: ListedNode) -> bool:
+    """Whether Slurm does not have it, as `elastic` sees it: what an administrator has set down is nobody's fault."""
+    if node.state.startswith("down"):
+        return node.by == "slurm" or node.reason.startswith(OURS)
+    return node.state.endswith("*")
+
+
 def _rolls(cluster: Snapshot) -> Iterator[Roll]:
     """Not of pools whose template is the one that all their pods have."""
+    ill = {node.name for node in cluster.sinfo if _is_ill(node)}
     for item in cluster.of("StatefulSet"):
         revision, pool = item.get("status", {}).get("updateRevision"), item["metadata"]["name"]
         if revision is None or not labels_of(item).get(POOL_LABEL):
@@ -321,5 +331,6 @@ def _rolls(cluster: Snapshot) -> Iterator[Roll]:
         there = [pod for number in range(size) if (pod := cluster.pod(node_name(pool, number)))]
         old = [pod for pod in there if labels_of(pod.item).get(_REVISION) != revision]
         if old:
-            failing = tuple(pod.name for pod in there if pod not in old and not pod.ready and not pod.leaves)
+            new = [pod for pod in there if pod not in old and not pod.leaves]
+            failing = tuple(pod.name for pod in new if not pod.ready or pod.name in ill)
             yield Roll(pool=pool, old=len(old), size=size, failing=failing)

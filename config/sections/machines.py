@@ -1,4 +1,4 @@
-"""Parts of a pool: hours of the week with other bounds, its GPUs, and what is asked of a cloud that makes machines."""
+"""Parts of a pool: hours of the week with another `min`, its GPUs, and what is asked of a cloud that makes machines."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ each page (24.11).
 from __future__ import annotations
 
 import base64
+import json
 import re
 import signal
 import socket
@@ -19,6 +20,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from email.message import Message
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
@@ -45,7 +47,7 @@ AT_ONCE: Final = threading.BoundedSemaphore(4)
 """Pages that are made at the same time; each asks slurmctld twice. More of them wait."""
 
 WHO: Final = (
-    "Log in with your name, and with a token as password. It was missing, wrong or over: on a login node "
+    "Log in with a token as password. It was missing, wrong or over: on a login node "
     "`scontrol token lifespan=28800` makes one that is good for 8 hours, where users may make some."
 )
 
@@ -71,6 +73,7 @@ JOB_FIELDS: Final = (
     "cpus", "node_list", "name",
 )  # fmt: skip
 
+_USER: Final = re.compile(r"[A-Za-z0-9._-]+")
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{1,1000}\.[A-Za-z0-9_-]{1,2000}\.[A-Za-z0-9_-]{1,1000}")
 _REFUSED: Final = re.compile(r"authentication|access/permission denied|invalid.*(?:credential|token)", re.IGNORECASE)
 
@@ -105,8 +108,6 @@ class Slurm:
         return setting(files, "ClusterName") or "slurm"
 
     def _run(self, command: Sequence[str], token: str) -> str:
-        if not _TOKEN.fullmatch(token):
-            raise TokenRefusedError
         environment = {
             "PATH": "/usr/bin:/bin",
             "LC_ALL": "C.UTF-8",
@@ -154,11 +155,11 @@ class App:
             return Response(body=self._style, headers=STYLE_HEADERS)
         if path not in pages:
             return self._page("message", HTTPStatus.NOT_FOUND, message="There is no such page.")
-        user, token = _credentials(authorization)
         try:
+            user, token = _credentials(authorization)
             return pages[path](user, token, query)
         except TokenRefusedError:
-            asks = {"WWW-Authenticate": 'Basic realm="your name, and a token of Slurm", charset="UTF-8"'}
+            asks = {"WWW-Authenticate": 'Basic realm="any name, and a token of Slurm as password", charset="UTF-8"'}
             return self._page("message", HTTPStatus.UNAUTHORIZED, asks, message=WHO)
         except (SlurmAwayError, NotUnderstoodError) as error:
             self._log(f"Slurm does not answer: {error}")
@@ -186,13 +187,31 @@ class App:
 
 
 def _credentials(header: str) -> tuple[str, str]:
-    """Name and token; what cannot be any is empty. Of the token, the whole line `SLURM_JWT=...` will do."""
+    """Whose token it says that it is, and the token itself, of which the whole line `SLURM_JWT=...` will do.
+
+    Nothing in it is to be believed before slurmctld has taken it; and what else was typed says nothing. Raises
+    TokenRefusedError for what cannot be one.
+    """
     kind, _, text = header.partition(" ")
     try:
-        user, _, token = base64.b64decode(text if kind.lower() == "basic" else "").decode().partition(":")
-    except ValueError:
-        return "", ""
-    return user, token.strip().removeprefix("SLURM_JWT=")
+        typed = base64.b64decode(text if kind.lower() == "basic" else "").decode().partition(":")[2]
+        token = typed.strip().removeprefix("SLURM_JWT=")
+        body = token.split(".")[1] if _TOKEN.fullmatch(token) else ""
+        claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+        user = str(claims.get("sun") or claims["username"])
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        raise TokenRefusedError from None
+    if not _USER.fullmatch(user):
+        raise TokenRefusedError
+    return user, token
+
+
+def is_foreign(headers: Message) -> bool:
+    """Whether a page of another site has its reader's browser ask, which adds the token: it could do so in a loop.
+
+    A link to the page is none: people may follow it.
+    """
+    return headers.get("Sec-Fetch-Site") == "cross-site" and headers.get("Sec-Fetch-Dest") != "document"
 
 
 class Server(http_server.Server):
@@ -206,7 +225,7 @@ class Server(http_server.Server):
 
     def handle_error(self, *_: Any) -> None:
         """Tell a fault of ours; a client that went away is no matter of the log."""
-        if not isinstance(sys.exception(), OSError):
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
             traceback.print_exc()
 
 
@@ -219,8 +238,11 @@ def serve(app: App, path: Path) -> Server:
         def do_GET(self) -> None:  # noqa: N802
             path, _, text = self.path.partition("?")
             query = {name: values[0] for name, values in parse_qs(text, keep_blank_values=True).items()}
-            with AT_ONCE:
-                found = app.answer(path, query, self.headers.get("Authorization", ""))
+            if is_foreign(self.headers):
+                found = Response(status=HTTPStatus.FORBIDDEN)
+            else:
+                with AT_ONCE:
+                    found = app.answer(path, query, self.headers.get("Authorization", ""))
             body = found.body.encode("utf-8", errors="replace")
             self.send_response(found.status)
             for name, value in {**HEADERS, **found.headers, "Content-Length": str(len(body))}.items():

@@ -59,6 +59,8 @@ class View:
     """What starts in vain mean, by pool."""
     ends: Mapping[str, float] = field(default_factory=dict)
     """When a node's jobs end at the latest, in seconds since 1970, where that decides who gets a new pod."""
+    off: Mapping[str, float] = field(default_factory=dict)
+    """Since when a node is off, as far as was seen, in seconds since 1970."""
 
     def nodes_of(self, pool: Pool) -> list[Node]:
         """Those of a pool's nodes that have records, and that Slurm starts and ends."""
@@ -178,8 +180,7 @@ def _open_and_close(plan: Plan, view: View, pool: Pool, nodes: Sequence[Node]) -
         if node.name not in closed.nodes and not _is_ours_to_open(pool, node):
             continue
         pod = view.pods.get(node.name)
-        is_stuck = pod is not None and pod.is_leaving and view.now - pod.left_at >= STUCK_SECONDS
-        why = closed.nodes.get(node.name) or (STAYS_LEAVING if is_stuck else closed.pool)
+        why = closed.nodes.get(node.name) or (STAYS_LEAVING if _is_stuck(view, node, pod) else closed.pool)
         if why:
             found.add(node.name)
         if why and not (node.is_drained and node.reason == why):
@@ -189,10 +190,18 @@ def _open_and_close(plan: Plan, view: View, pool: Pool, nodes: Sequence[Node]) -
     return frozenset(found)
 
 
+def _is_stuck(view: View, node: Node, pod: Pod | None) -> bool:
+    """Whether a pod that was asked to leave should have gone since its node is off: before, it may have had jobs."""
+    if pod is None or not pod.is_leaving:
+        return False
+    since = max(pod.left_at, view.off.get(node.name, 0.0))
+    return node.reason == STAYS_LEAVING or view.now - since >= STUCK_SECONDS
+
+
 def _power_down(plan: Plan, view: View, pool: Pool, nodes: Sequence[Node]) -> int:
     """Power down nodes that are not to stay, each after its jobs; how many of the others can have jobs."""
     there = [n for n in nodes if (n.name in view.pods or n.is_coming) and not (n.is_off or n.is_down or n.goes_down)]
-    enough = sum(not node.is_others for node in there) - pool.least
+    enough = sum(not (node.is_others or node.is_reserved) for node in there) - pool.least
     going: dict[str, str] = {}
     for node in there[::-1]:
         is_unused = node.is_up and node.is_free and len(going) < enough
@@ -208,7 +217,7 @@ def _power_down(plan: Plan, view: View, pool: Pool, nodes: Sequence[Node]) -> in
         is_held = node.is_drained and node.reason.startswith(ELASTIC) and node.name not in going
         if is_held and node.name in view.pods and not (node.is_off or node.is_coming or node.goes_down):
             plan.change(node.name, "resume")
-    return sum(not (node.is_others or node.name in going) for node in there)
+    return sum(not (node.is_others or node.is_reserved or node.name in going) for node in there)
 
 
 def _outdated(view: View, pool: Pool, nodes: Iterable[Node]) -> Iterable[Node]:
@@ -232,7 +241,8 @@ def _outdated(view: View, pool: Pool, nodes: Iterable[Node]) -> Iterable[Node]:
 def _keep_enough(plan: Plan, pool: Pool, nodes: Iterable[Node], closed: Collection[str], there: int) -> None:
     """Power up nodes until `min` are up or coming."""
     barred = {*plan.renew.get(pool.name, ()), *closed}
-    free = [node for node in nodes if node.is_powered_down and node.is_free and node.name not in barred]
+    off = [node for node in nodes if node.is_powered_down and node.is_free and node.name not in barred]
+    free = [node for node in off if not node.is_reserved]  # which no ordinary job may use
     for node in free[: max(0, pool.least - there)]:
         if "POWER_UP" not in node.states:
             plan.change(node.name, "power_up")

@@ -17,7 +17,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, NoReturn, TypeVar
@@ -30,7 +30,7 @@ from images.common.slurm_node import ROLLS
 from images.common.slurm_records import expand
 from images.common.wait import Clock, Reminder
 from images.elastic.decide import Plan, View, decide, drained_for_it, roll
-from images.elastic.nodes import Nodes, Pods, SlurmError
+from images.elastic.nodes import TIMEOUT_SECONDS, Nodes, Pods, SlurmError
 from images.elastic.starts import Starts
 from images.elastic.view import LONGEST_TROUBLE, FixedPool, Node, Pod, Pool, fixed_pool_of, pod_of, pools_read
 
@@ -43,15 +43,16 @@ ROLLING_SECONDS: Final = 2.0
 USUAL_SECONDS: Final = 10.0
 """While nothing happens to elastic pools. Who starts or ends nodes has us look at once."""
 ROLLED_SECONDS: Final = 60.0
-"""Where there are no elastic pools, and all pods are new. Events of Kubernetes wake us."""
+"""Where there are no elastic pools, and all pods are new: then only Kubernetes is looked at, whose events wake us."""
 LONGEST_REFUSAL_SECONDS: Final = 30.0
 """Between two tries of what is refused (a quota, an admission, a record that Slurm does not let go)."""
 MADE_SECONDS: Final = 5.0
 """How long Kubernetes may take to tell of a pod that was made: until then it is not made once more."""
 
 PORT: Final = 8818
-SILENT_SECONDS: Final = 30.0
-"""Without a look, for which jobs wait: slurmctld does not answer then, and nobody knows of any node."""
+SILENT_SECONDS: Final = 2 * TIMEOUT_SECONDS
+"""Without a look, for which jobs wait: slurmctld does not answer then, and nobody knows of any node. A round in which
+one of Slurm's commands, or Kubernetes, is slow takes less."""
 
 MOST_WAITING: Final = 500
 """Jobs that are told at once when their nodes are there. A job beyond them starts when Slurm itself looks, up to half a
@@ -166,6 +167,8 @@ class Rounds:
     ready: Ready = field(default_factory=Ready)
     _refused: dict[str, tuple[float, float, str]] = field(default_factory=dict)
     """What is not tried again yet: until when, after which pause, and why."""
+    _owes: bool = True
+    """Whether nodes may be drained for their new pods, of which only Slurm knows."""
     _made: dict[str, float] = field(default_factory=dict)
     """When pods were made."""
 
@@ -189,6 +192,8 @@ class Rounds:
 
     def look(self) -> tuple[float, float]:
         """One look; seconds until the next one at the earliest, and where nobody asks. Raises SlurmError."""
+        if not (self.elastic or self._owes or _rolls(self.sets(), self.there())):
+            return QUICK_SECONDS, ROLLED_SECONDS
         began = self.steady()
         nodes = self.nodes.read()
         self.ready.put(nodes)
@@ -197,18 +202,21 @@ class Rounds:
             return rest, max(rest, ROLLING_SECONDS)
         # Only now: before Kubernetes has told all, it would look as if there were no pools.
         pods, now = self.there(), self.now()
-        pools = {pool.name: pool.at(now) for pool in self.pools().values() if pool is not None}
-        sets = [pool for pool in self.sets().values() if pool is not None]
-        rolling = any(pool.is_outdated(pods.get(name)) for pool in sets for name in pool.nodes())
+        told = [pool for pool in self.pools().values() if pool is not None]
+        pools = {pool.name: pool.at(now) for pool in told if pool.is_understood}
+        unread = {pool.name for pool in told if not pool.is_understood}
+        nodes, pods = _without(unread, nodes), _without(unread, pods)
+        sets = self.sets()
+        rolling = _rolls(sets, pods)
         old = any(pod.pool in pools and pod.digest not in {"", pools[pod.pool].digest} for pod in pods.values())
         ends = self.nodes.ends() if rolling or old else {}
         view = View(pools=pools, nodes=nodes, pods=pods, now=now, ends=ends)
         plan = self._elastic_plan(view) if self.elastic else Plan()
-        for pool in sets:
-            roll(plan, view, pool)
-        usual = USUAL_SECONDS if self.elastic else ROLLED_SECONDS
-        if rolling or any(drained_for_it(node) for node in nodes.values()):
-            usual = ROLLING_SECONDS
+        for fixed in sets.values():
+            if fixed is not None:
+                roll(plan, view, fixed)
+        self._owes = rolling or any(drained_for_it(node) for node in nodes.values())
+        usual = ROLLING_SECONDS if self._owes else USUAL_SECONDS if self.elastic else ROLLED_SECONDS
         moves = self.elastic and any(node.is_moving for node in nodes.values())
         return rest, rest if self._do(plan, pools) or moves else max(rest, usual)
 
@@ -217,7 +225,7 @@ class Rounds:
         for name, pool in view.pools.items():
             refused = self._refused.get(f"start {name}", (0.0, 0.0, ""))[2][:LONGEST_TROUBLE]
             view.closed[name] = self._starts.judge(name, view.nodes_of(pool), view.pods, view.now, refused=refused)
-        return decide(view)
+        return decide(replace(view, off=self._starts.off))
 
     def _do(self, plan: Plan, pools: Mapping[str, Pool]) -> bool:
         """What changes nodes first, by what has just been seen; then pods, for which Kubernetes may take long.
@@ -301,6 +309,16 @@ class Rounds:
         if refusal != said:
             self.log(refusal)
         return False
+
+
+def _rolls(sets: Mapping[str, FixedPool | None], pods: Mapping[str, Pod]) -> bool:
+    """Whether a node of a fixed pool is to get a new pod."""
+    return any(pool.is_outdated(pods.get(name)) for pool in sets.values() if pool for name in pool.nodes())
+
+
+def _without(pools: Collection[str], of: Mapping[str, Value]) -> dict[str, Value]:
+    """What is of no node of these pools, by the names of nodes."""
+    return {name: one for name, one in of.items() if name.rpartition("-")[0] not in pools}
 
 
 def main() -> int:

@@ -75,6 +75,8 @@ class Starts:
         self._going: set[str] = set()
         self._drained: dict[str, str] = {}
         """Nodes that somebody has drained while they were to go down for us or Slurm -> why."""
+        self.off: Mapping[str, float] = {}
+        """Since when nodes are off."""
 
     def see(self, nodes: Mapping[str, Node], now: float) -> None:
         """Take note of who is coming, who has come, and who is drained on the way down."""
@@ -90,6 +92,7 @@ class Starts:
                 self._came[node.name] = now
                 self._late.pop(node.name, None)
         self._coming = {node.name for node in nodes.values() if node.is_coming}
+        self.off = {node.name: self.off.get(node.name, now) for node in nodes.values() if node.is_off}
         self._going = {node.name for node in nodes.values() if node.goes_down and not node.is_others}
 
     def judge(

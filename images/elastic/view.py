@@ -82,6 +82,8 @@ class Pool:
     uid: str = ""
     """Of the PodTemplate, whose pods go when it goes."""
     digest: str = ""
+    is_understood: bool = True
+    """Whether its settings are. Nothing is done about the nodes of one that was not yet."""
 
     @property
     def features(self) -> str:
@@ -278,18 +280,22 @@ def pool_of(item: Object) -> Pool | None:
 
 
 def pools_read(log: Callable[[str], None]) -> Callable[[Object], Pool | None]:
-    """`pool_of`; of one that is not understood any more, what it was before: the others are not to wait for it."""
-    known: dict[str, Pool | None] = {}
+    """`pool_of`; of one that is not understood, what it was before: the others are not to wait for it."""
+    known, told = dict[str, Pool | None](), dict[str, str]()
 
     def once(item: Object) -> Pool | None:
         name = item["metadata"]["name"]
         try:
             known[name] = pool_of(item)
+            told.pop(name, None)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            if name not in known:  # without its settings a pool's nodes would be taken for nobody's
-                raise
-            log(f"pool {name}: its settings are not understood, and it goes on with the old ones: {error!r}")
-        return known[name]
+            goes_on = "it goes on with the old ones" if name in known else "its nodes are left alone"
+            why = f"pool {name}: its settings are not understood, and {goes_on}: {error!r}"
+            if told.get(name) != why:
+                log(why)
+            told[name] = why
+        # Left out, the nodes of one that never was would be taken for nobody's.
+        return known.get(name, Pool(name=name, least=0, most=0, conf="", is_understood=False))
 
     return once
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import base64
 import http.client
+import json
 import socket
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from images.common import http_server
 from images.common.slurm_jobs import Job
 from images.dashboard import views
-from images.dashboard.app import JOB_FIELDS, App, Slurm, SlurmAwayError, TokenRefusedError, serve
+from images.dashboard.app import JOB_FIELDS, App, Server, Slurm, SlurmAwayError, TokenRefusedError, serve
 from images.dashboard.views import Node
 
 NOW = 1_800_000_000
@@ -36,12 +40,16 @@ def pending(**fields: Any) -> Job:
     return job(**{"state": "PENDING", "reason": "Resources", "node_list": "", **fields})
 
 
-TOKEN = "e30.e30.c2ln"
+def token(**claims: str) -> str:
+    return f"e30.{base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip('=')}.c2ln"
 
 
-def basic(password: str = TOKEN) -> str:
+TOKEN = token(sun="alice")
+
+
+def basic(password: str = TOKEN, name: str = "alice") -> str:
     """As a browser sends it."""
-    return f"Basic {base64.b64encode(f'alice:{password}'.encode()).decode()}"
+    return f"Basic {base64.b64encode(f'{name}:{password}'.encode()).decode()}"
 
 
 class Fixed(Slurm):
@@ -159,13 +167,32 @@ def test_the_page_is_for_who_brings_a_token_as_password_and_goes_through_the_soc
         return answer.status, answer.getheader("WWW-Authenticate"), answer.read().decode()
 
     try:
-        for bad in ({}, {"Authorization": "Basic x"}, {"Authorization": basic(f"{TOKEN}x")}):
+        others = (token(), token(sun="<b>"), "e30.AAAA.c2ln", f"{TOKEN}x")
+        for bad in ({}, {"Authorization": "Basic x"}, *({"Authorization": basic(other)} for other in others)):
             for path in ("", "jobs"):
                 status, asks, page = ask(path, **bad)
                 assert (status, str(asks)[:6], "cpu-0" in page) == (401, "Basic ", False)
         assert "Jobs of alice" in ask("jobs", Authorization=basic(f"SLURM_JWT={TOKEN}\n"))[2]
+        assert "Jobs of alice" in ask("jobs", Authorization=basic(name="Alicia"))[2], "whatever name is typed"
         assert "Jobs of bob" in ask("jobs?user=bob", Authorization=basic())[2]
         assert "<strong>cpu-0</strong>" in ask("", Authorization=basic())[2]
+        for dest, status in {"document": 200, "iframe": 403, "image": 403, "empty": 403}.items():
+            foreign = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": dest}
+            assert ask("", Authorization=basic(), **foreign)[0] == status, "who made the browser ask?"
     finally:
         server.shutdown()
         server.server_close()
+
+
+def test_a_fault_of_the_page_is_told_and_a_client_that_went_away_is_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = Server(str(tmp_path / "socket"), http_server.Handler)  # type: ignore[arg-type]
+    with server:
+        for fault in (BrokenPipeError(), TimeoutError(), FileNotFoundError("slurm.conf")):
+            try:
+                raise fault
+            except OSError:
+                server.handle_error()
+    said = capsys.readouterr().err
+    assert (said.count("Traceback"), "FileNotFoundError: slurm.conf" in said) == (1, True)

@@ -222,3 +222,25 @@ def test_an_elastic_pool_is_whole_with_its_least_nodes_and_with_any_more(
     cluster.slurm["sinfo"] = (0, [node(f"default-{number}") for number in range(4)])
     cluster.slurm["configuration"] = (1, "")
     assert read_status(cluster, config).healthy == healthy
+
+
+@pytest.mark.parametrize(
+    ("seen", "counts"),
+    [
+        ({}, False),
+        ({"state": "idle*"}, True),
+        ({"state": "down*", "by": "slurm", "reason": "Not responding"}, True),
+        ({"state": "down", "by": "root", "reason": "slurmstack/health: gpu"}, True),
+        ({"state": "down*", "by": "root", "reason": "a fan"}, False),
+    ],
+)
+def test_a_new_pod_whose_node_slurm_does_not_have_is_told_as_it_takes_room_from_the_others(
+    cluster: RecordedCluster, show: Show, seen: dict[str, str], counts: bool
+) -> None:
+    """`elastic` goes on by the same: what an administrator has set down does not count."""
+    cluster.thing("StatefulSet", "default")["status"]["updateRevision"] = "new"
+    cluster.thing("Pod", "default-0")["metadata"]["labels"]["controller-revision-hash"] = "new"
+    cluster.slurm["sinfo"] = (0, [node("default-0", **seen), node("default-1")])
+    shown = show(read_status(cluster, CONFIG))
+    assert "new pods for pool default: 1 of 2 nodes wait until they are idle" in shown
+    assert ("for new pods that are not ready, or not in Slurm: default-0" in shown) == counts

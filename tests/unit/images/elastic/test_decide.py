@@ -131,6 +131,7 @@ DONE = {
     "bare": (f"{OFF} bare", "place gpu-0"),
     "its last pod leaves": (f"{OFF} leaving", ""),
     "its last pod does not go": (f"{OFF} stuck", f"drain gpu-0: {STAYS_LEAVING}"),
+    "its last pod does not go, as an earlier look has found": (f"{OFF}+DRAIN leaving: {STAYS_LEAVING}", ""),
     "its last pod has gone": (f"{OFF}+DRAIN: {STAYS_LEAVING}", "resume gpu-0"),
     "it was to leave the pool": (f"{OFF}+DRAIN: {LEAVES}", "resume gpu-0"),
     "held back, and got a machine all the same": (f"{UP}+DRAIN pod: {HELD}", "resume gpu-0"),
@@ -177,6 +178,7 @@ def test_as_many_as_are_kept_are_powered_up_but_none_that_is_asked_for_already_o
     assert done(seen(f"{BUSY} pod", OFF, least=2)) == ["power_up gpu-1"]
     assert done(seen(COMING, OFF, least=1)) == ["start gpu-0"], "its pod is not made yet, and it counts"
     assert done(seen(f"{OFF}+POWER_UP", f"{OFF}+DRAIN: works", least=1)) == []
+    assert done(seen(f"{UP}+RESERVED pod", f"{OFF}+RESERVED", OFF, least=1)) == ["power_up gpu-2"]
 
 
 def test_who_came_in_vain_is_given_back_unless_it_is_kept_for_another_job() -> None:

@@ -8,13 +8,15 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from images.common.command import Result
 from images.common.kubernetes import KubeError
 from images.common.slurm_node import ROLLS, STAYS_LEAVING
-from images.elastic.nodes import Nodes, SlurmError
+from images.elastic.decide import STUCK_SECONDS
+from images.elastic.nodes import AT_ONCE, Nodes, Pods, SlurmError
 from images.elastic.program import (
     MADE_SECONDS,
     QUICK_SECONDS,
@@ -159,6 +161,23 @@ def test_there_are_two_looks_a_second_at_most_whoever_asks_for_more(monkeypatch:
     assert slept == [0.5] * 3
 
 
+def test_what_slurm_refuses_is_no_reason_to_hurry() -> None:
+    """A node that it does not resume was asked for four times a second."""
+    world = World([node("gpu-0", f"{OFF}+DRAIN", reason=STAYS_LEAVING)])
+    world.runner.answers["scontrol update"] = Result(code=1, stderr="no")
+    assert world.rounds.look()[1] == USUAL_SECONDS
+
+
+def test_where_the_api_server_does_not_answer_no_more_pods_are_ended() -> None:
+    """Each of a hundred would wait for as long; where it refuses one, the others may go."""
+    kube = Mock(**{"path.return_value": "pods"})
+    for status, most in ((None, AT_ONCE), (403, 100)):
+        kube.send = Mock(side_effect=KubeError("timed out", status))
+        said = Pods(kube, lambda _: None).end([Pod(name=f"gpu-{number}", pool="gpu") for number in range(100)])
+        assert (kube.send.call_count <= most, bool(said)) == (True, status is None)
+    assert kube.send.call_count == 100
+
+
 def test_records_of_older_resources_are_made_anew_in_the_same_look_half_of_them_at_a_time() -> None:
     """While a pool has no record at all, sbatch refuses what needs it."""
     names = [f"gpu-{number}" for number in range(4)]
@@ -174,9 +193,11 @@ def test_nodes_are_held_back_before_pods_are_made_and_only_those_that_no_job_has
     names = [f"gpu-{number}" for number in range(3)]
     before = [node(name, AWAITED if name == "gpu-0" else OFF) for name in names]
     meanwhile = [node(name, OFF if name == "gpu-2" else AWAITED) for name in names]
-    world = World(before, meanwhile, pool=replace(POOL, most=3))
+    world = World([node(name, OFF) for name in names], before, meanwhile, pool=replace(POOL, most=3))
     for name in ("gpu-1", "gpu-2"):
         world.kubernetes.pods[name] = Pod(name=name, pool="gpu", digest="new", is_leaving=True)  # for long
+    assert world.done() == [], "they had jobs until just now"
+    world.kubernetes.clock[0] -= STUCK_SECONDS  # forward on the clock of the wall
     assert world.done() == [f"update nodename=gpu-2 state=drain reason={STAYS_LEAVING}", "pods of gpu-0"]
 
 
@@ -230,6 +251,15 @@ def test_pools_that_kubernetes_tells_of_while_slurm_answers_are_seen_and_not_tak
     assert world.done() == []
 
 
+def test_nodes_of_a_pool_that_was_never_understood_are_left_alone_and_all_others_go_on() -> None:
+    """Its nodes would be sent off, or no pool would get any pod."""
+    world = World([node("gpu-0", COMING), node("new-0", "IDLE+CLOUD"), node("new-1", OFF)])
+    world.kubernetes.pods = {"new-0": Pod(name="new-0", pool="new", digest="x")}
+    unread = Pool(name="new", least=0, most=0, conf="", is_understood=False)
+    world.rounds.pools = lambda: {"new": unread, "gpu": POOL}
+    assert world.done() == ["pods of gpu-0"]
+
+
 FIXED = FixedPool(name="cpu", size=3, revision="new", max_unavailable="1")
 
 
@@ -261,11 +291,16 @@ def test_who_is_drained_by_somebody_between_two_looks_keeps_that_reason() -> Non
     assert world.done() == []
 
 
-def test_a_drain_that_was_left_is_given_back_and_then_slurm_is_hardly_asked() -> None:
+def test_a_drain_that_was_left_is_given_back_and_then_slurm_is_not_asked_any_more() -> None:
     world = rolling("IDLE", f"IDLE+DRAIN {ROLLS}", "IDLE")
     assert world.done() == ["update nodename=cpu-1 state=resume"]
     world.seen = [cpus("IDLE", "IDLE", "IDLE")]
-    assert world.rounds.look()[1] == ROLLED_SECONDS
+    for _ in range(2):
+        world.runner.commands.clear()
+        assert world.rounds.look()[1] == ROLLED_SECONDS
+    assert world.runner.commands == [], "whatever happens to any pod"
+    world.kubernetes.pods["cpu-2"] = Pod(name="cpu-2", pool="cpu", revision="old", is_ready=True)
+    assert world.done() == [f"update nodename=cpu-2 state=drain reason={ROLLS}"]
 
 
 def test_nothing_is_done_without_a_whole_copy_of_kubernetes_or_without_slurmctld() -> None:

@@ -68,12 +68,16 @@ def template(**more: object) -> dict[str, Any]:
 ALWAYS = {"days": [*range(7)], "begin": 0, "end": 1440, "min": 4}
 
 
-def test_what_is_not_understood_any_more_keeps_its_old_value_and_what_never_was_stops_all() -> None:
+def test_what_is_not_understood_any_more_keeps_its_old_value_and_what_never_was_is_known_as_such() -> None:
     """As without its settings its nodes would be sent off."""
     log = list[str]()
     read = pools_read(log.append)
-    with pytest.raises(ValueError, match="invalid literal"):
-        read(template(max="many"))
+    for _ in range(2):
+        new = read(template(timezone="Mars/Olympus"))
+        assert new is not None
+        assert not new.is_understood
+    assert len(log) == 1, "told once"
+    log.clear()
     good = read(template())
     assert good is not None
     assert read(template(max="many")) == good
