@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from images.accounting.document import ASSOCIATION, QOS, ROOT, Attributes, Field, Key, State, unset
+from images.accounting.document import ASSOCIATION, QOS, ROOT, Attributes, Field, Key, ObjectKind, State, unset
 from images.accounting.plan import Change, Job, Plan
 from images.common.command import NOT_STARTED, TIMED_OUT, Runner
 from images.common.process import required_env
@@ -189,6 +189,7 @@ def commands(plan: Plan, present: State, cluster: str) -> Iterator[Command]:
     for change in plan.changes:
         by_kind[change.action + change.kind].append(change)
     yield from _qos(by_kind["+qos"], by_kind["~qos"])
+    yield from _widened_leaving(plan, present, cluster)
     yield from _accounts(by_kind["+account"], by_kind["~account"], cluster)
     yield from _new_associations(by_kind["+association"], present, plan.target, cluster)
     changed = [(change.key, _options(ASSOCIATION, _widened(change))) for change in by_kind["~association"]]
@@ -226,6 +227,22 @@ def _widened(change: Change) -> tuple[Attributes, Attributes]:
     default = [change.new["default_qos"]] if change.new["default_qos"] else []
     allowed = {*change.old["qos"], *change.new["qos"], *default}
     return change.old, {**change.new, "qos": tuple(sorted(allowed))}
+
+
+def _widened_leaving(plan: Plan, present: State, cluster: str) -> Iterator[Command]:
+    """What leaves goes after its account has changed: until then it is allowed the new default QOS of that, too."""
+    changed = [change.new["default_qos"] for change in plan.changes if change.kind == "account" and change.new]
+    defaults = {qos for qos in changed if qos}
+    kinds: tuple[ObjectKind, ...] = ("account", "association")
+    for kind in kinds:
+        for key, values in sorted(present.of(kind).items()):
+            own = set(values["qos"])
+            if own and not defaults <= own and key not in plan.target.of(kind):
+                words = (f"qos={','.join(sorted(own | defaults))}",)
+                if kind == "account":
+                    yield _modify_account(key[0], cluster, words)
+                else:
+                    yield from _changed_associations([(key, words)], cluster)
 
 
 def _narrows(change: Change) -> bool:
