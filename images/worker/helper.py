@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import resource
 import selectors
 import socket
@@ -43,6 +44,12 @@ has ended that."""
 CGROUPS: Final = Path("/sys/fs/cgroup")
 
 SOCKET: Final = Path("/run/slurmstack/helper/socket")
+
+STEPS_LOG: Final = Path("/dev/log")
+"""Where slurmstepd says what goes wrong (syslog(3)): slurmd has closed its standard error. In the jail it is the same."""
+
+_OF_STEPS: Final = re.compile(r"<\d+>.{15} slurmstepd\S*: (.+)")
+"""What syslog(3) sends: priority, time, who, and what is said."""
 
 LONGEST: Final = 64 * 1024
 """Bytes of a message: those with programs are longer than all others."""
@@ -174,13 +181,18 @@ def job_cgroups(pid: int, proc: Path = Path("/proc"), mount: Path = CGROUPS) -> 
     return mount / way.parent.parent
 
 
-def serve(listening: socket.socket, helper: Helper) -> NoReturn:
-    """Take connections for as long as this process lives."""
+def serve(listening: socket.socket, helper: Helper, steps_log: socket.socket, log: Callable[[str], None]) -> NoReturn:
+    """Take connections, and write what slurmstepd says into slurmd's log, for as long as this process lives."""
     with selectors.DefaultSelector() as selector:
         selector.register(listening, selectors.EVENT_READ)
+        selector.register(steps_log, selectors.EVENT_READ)
         while True:
             for key, _ in selector.select():
-                if key.fileobj is listening:
+                if key.fileobj is steps_log:
+                    # Whoever is in the jail may write here, too. Others' words are not ours to keep.
+                    if said := _OF_STEPS.match(steps_log.recv(LONGEST_ANSWER).decode(errors="replace")):
+                        log(said[1])
+                elif key.fileobj is listening:
                     connection, _ = listening.accept()
                     selector.register(connection, selectors.EVENT_READ)
                 elif not _serve_one(_socket(key), helper):
@@ -230,13 +242,23 @@ def start(
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listening.bind(str(path))
     listening.listen(1024)
+    STEPS_LOG.unlink(missing_ok=True)
+    steps_log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    steps_log.bind(str(STEPS_LOG))
+    STEPS_LOG.chmod(0o666)  # slurmstepd opens a job's files as their user
     if os.fork() == 0:
-        _keep_serving(listening, make_cells, log, containers=containers)
+        _keep_serving(listening, steps_log, make_cells, log, containers=containers)
     listening.close()
+    steps_log.close()
 
 
 def _keep_serving(
-    listening: socket.socket, make_cells: Callable[[], Cells], log: Callable[[str], None], *, containers: bool
+    listening: socket.socket,
+    steps_log: socket.socket,
+    make_cells: Callable[[], Cells],
+    log: Callable[[str], None],
+    *,
+    containers: bool,
 ) -> NoReturn:
     """One helper after the other, should one end: who asks meanwhile waits, as the socket stays."""
     try:
@@ -253,7 +275,7 @@ def _keep_serving(
                 time.sleep(PAUSE)
                 continue
             if child == 0:
-                serve(listening, Helper(make_cells(), log, containers=containers))
+                serve(listening, Helper(make_cells(), log, containers=containers), steps_log, log)
             _, status = os.waitpid(child, 0)
             log(f"the helper ended ({os.waitstatus_to_exitcode(status)}); starting another")
             time.sleep(PAUSE)

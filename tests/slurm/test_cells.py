@@ -259,3 +259,21 @@ def test_what_is_left_in_them_ends_with_the_job(cluster: SlurmSandbox) -> None:
     """`nothing_left` looks for the processes, and for the cell."""
     daemons = "setsid --fork sleep 1000; setsid --fork unshare -Ur sleep 1000"
     nested(cluster, f"mount -t tmpfs none /mnt; fallocate -l 5M /mnt/x; {daemons}")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--output=/nowhere/%j.out", "/nowhere/{job}.out"),
+        ("--output=/etc/%j.out", "/etc/{job}.out"),
+        ("--output=/dev/null --chdir=/nowhere", "/nowhere"),
+    ],
+)
+def test_why_a_job_never_ran_is_in_the_log_of_its_node(cluster: SlurmSandbox, options: str, said: str) -> None:
+    """slurmstepd alone knows it, and slurmd closes its standard error."""
+    job = alice(cluster, f"sbatch --parsable --nodelist={NODE} {options} --wrap true").strip()
+
+    def words() -> list[str]:
+        return [line for line in worker(cluster).log("slurmd").splitlines() if f"[{job}.batch]" in line]
+
+    wait_until(lambda: any(said.format(job=job) in line for line in words()), cluster.logs)
