@@ -88,7 +88,7 @@ def _populating(cluster: Snapshot, job: str, failed: str) -> Finding:
         ill += [f"{waits['reason']} {waits.get('message', '')}" for waits, _ in states if waits.get("reason")]
         ill += [f"it ended with exit status {ended['exitCode']}" for _, ended in states if ended.get("exitCode")]
     ill = [text for text in ill if text and not text.startswith("ContainerCreating")]
-    logs, after = cluster.kubectl(f"logs job/{job} --tail 5"), ("claim jail",)
+    logs, after = cluster.kubectl(f"logs job/{job} --tail 5"), ("claim jail", f"owner {job}")
     if not ill:
         cause = "the jail is being populated; login and worker nodes wait until it is whole"
         return Finding("jail", "note", cause, logs, after=after, weight=15)

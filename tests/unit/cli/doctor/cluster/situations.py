@@ -273,6 +273,15 @@ def refused_pods(message: str) -> Ill:
     )
 
 
+def refused_job(name: str, message: str) -> Ill:
+    """Its pod was never made, so it is neither done nor has it failed."""
+    return both(
+        lambda cluster: cluster.thing("Job", name).update(status={}),
+        lambda cluster: cluster.remove("Pod", name),
+        lambda cluster: cluster.warn("Job", name, "FailedCreate", message),
+    )
+
+
 def unplaced(message: str) -> Ill:
     return both(lambda cluster: cluster.unplaced("default-1", message), silent_node)
 
@@ -314,6 +323,13 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {  # what is done, the cause that 
         "pod default-1 cannot be placed: 0/2 nodes are available: 2 Insufficient cpu", "of worker_nodes.default"),
     "pods are refused": (refused_pods("create Pod default-1 failed: forbidden: exceeded quota: small"),
         "default-1 of StatefulSet default: Kubernetes refuses to make it", "describe -n slurm statefulset"),
+    "the jail's pod is refused": (
+        both(refused_job("populate-jail", "forbidden: exceeded quota: small"), lambda c: c.unready("login-0")),
+        "its pod of Job populate-jail-58481d0c: Kubernetes refuses to make it", "describe -n slurm job populate-jail-"),
+    "a step's pod is refused": (refused_job("users-", 'admission webhook "policy.example" denied the request'),
+        "its pod of Job users-eb33788d: Kubernetes refuses to make it", "describe -n slurm job users-"),
+    "no pod of a Deployment": (lambda c: c.remove("Pod", "health-watch"),
+        "its pod of Deployment health-watch: is not there", "describe -n slurm deployment health-watch"),
     "pod is not there": (no_pod, "default-1 of StatefulSet default: is not there", "describe -n slurm statefulset"),
     "image": (both(lambda c: c.waiting("default-1", "ImagePullBackOff", 'Back-off pulling image "x:1"'), silent_node),
         "slurmd has no image", "images push"),
