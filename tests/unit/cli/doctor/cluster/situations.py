@@ -239,6 +239,11 @@ def leaving(cluster: RecordedCluster) -> None:
     cluster.job("17", "None", state="RUNNING", nodes="default-1")
 
 
+def lost_while_completing(cluster: RecordedCluster) -> None:
+    cluster.thing("Pod", "default-1")["metadata"]["deletionTimestamp"] = ago(600)
+    cluster.job("17", "None", state="COMPLETING", nodes="default-1")
+
+
 def rolling(cluster: RecordedCluster) -> None:
     cluster.node("default-1", "ALLOCATED", "DRAIN", reason="slurmstack: pod leaving for a new one", by="root")
     cluster.job("17", "None", state="RUNNING", nodes="default-1")
@@ -349,6 +354,8 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {  # what is done, the cause that 
     "scale-in waits for jobs": (leaving, "default-1 leaves and waits for 1 job", "scancel 17"),
     "pod does not end": (lambda c: c.thing("Pod", "login-0")["metadata"].update(deletionTimestamp=ago(600)),
         "should have ended 10 min ago", "--force"),
+    "a worker does not end, and its job is completing": (lost_while_completing,
+        "pod default-1 should have ended 10 min ago; its machine may be lost", "kubectl delete -n slurm pod default-1 --force"),
     "evicted": (evicted, "pod default-1 has failed: Evicted", "describe -n slurm pod default-1"),
     # slurmctld and nodes
     "a restore was cut short": (
