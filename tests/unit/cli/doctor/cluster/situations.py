@@ -191,7 +191,7 @@ def restarts(name: str, component: int = 0) -> Ill:
 
 
 def stopped_by_restore(**notes: str) -> Ill:
-    """No controller is there, and Slurm says nothing."""
+    """No controller is there that could be asked."""
 
     def make(cluster: RecordedCluster) -> None:
         there = cluster.thing("StatefulSet", "controller")
@@ -199,7 +199,7 @@ def stopped_by_restore(**notes: str) -> Ill:
         there["spec"]["replicas"] = 0
         there["status"] = {}
         cluster.remove("Pod", "controller-0")
-        cluster.slurm["slurmctld"] = (124, "")
+        cluster.refused["exec"] = 'Error from server (NotFound): pods "controller-0" not found'
 
     return make
 
