@@ -72,6 +72,7 @@ class RecordedCluster(PlayedKubectl):
             return subprocess.CompletedProcess([], 1, "", self.refused["exec"])
         for command in {"squeue", "sacct"} & {*arguments}:
             code, text = self.slurm[command]
+            text = printed(" ".join(arguments), text) if isinstance(text, list) else text
             return subprocess.CompletedProcess([], code, "" if code else text, text if code else "")
         script = arguments[-1]
         marks = re.search(r"echo ([0-9a-f]{16}) end 0", script)
@@ -147,6 +148,11 @@ class RecordedCluster(PlayedKubectl):
             "StartTime": more.get("start", "N/A"),
         }  # fmt: skip
         self.slurm["jobs"] = (0, [*self.slurm["jobs"][1], row])
+
+    def over(self, job: str, state: str, reason: str, code: int) -> None:
+        """A job that slurmctld still has. `code`: as wait() has it."""
+        row = {"JobArrayID": job, "JobID": job, "State": state, "Reason": reason, "NodeList": "default-0"}
+        self.slurm["squeue"] = (0, [{**row, "exit_code": str(code)}])
 
     def past(self, job: str, state: str, *, code: str = "0:0", nodes: str = "default-0") -> None:
         """A job's record in accounting."""

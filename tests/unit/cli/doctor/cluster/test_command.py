@@ -100,6 +100,12 @@ ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
         lambda c: c.past("12", "CANCELLED by 0", nodes="None assigned"),
         [("job 12", 1, "exit status 0:0; on no node")],
     ),
+    "a job that has just failed": (
+        lambda c: c.over("12", "COMPLETING", "NonZeroExitCode", 0x300), [("job 12", 1, "exit status 3:0; on default-0")]
+    ),
+    "a job that has just ended well": (
+        lambda c: c.over("12", "COMPLETING", "None", 0), [("job 12", 0, "has ended: COMPLETING")]
+    ),
     "what nobody knows": (lambda _: None, [(f"job {what}", USAGE, what) for what in ("12", "nonsense", "1;id")]),
     "slurmdbd is away": (slurm_says(sacct=(1, "sacct: no")), [("job 12", 3, "not asked: sacct (sacct: no)")]),
     "the queue hangs": (slurm_says(jobs=(124, "")), [("job 12", 3, "not asked: queue (no answer within 2 s)")]),
