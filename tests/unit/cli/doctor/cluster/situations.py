@@ -361,7 +361,7 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {  # what is done, the cause that 
     "pod does not end": (lambda c: c.thing("Pod", "login-0")["metadata"].update(deletionTimestamp=ago(600)),
         "should have ended 10 min ago", "--force"),
     "a worker does not end, and its job is completing": (lost_while_completing,
-        "pod default-1 should have ended 10 min ago; its machine may be lost", "kubectl delete -n slurm pod default-1 --force"),
+        "pod default-1 should have ended 10 min ago; its machine may be lost", "pod default-1 --force"),
     "evicted": (evicted, "pod default-1 has failed: Evicted", "describe -n slurm pod default-1"),
     # slurmctld and nodes
     "a restore was cut short": (
