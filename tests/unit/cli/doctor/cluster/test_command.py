@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from threading import Event
 
 import pytest
 import typer
@@ -124,6 +125,17 @@ def test_it_answers_and_ends_with_what_it_has_found(
         assert told.lstrip("^") in said if "\n" in told else told.lstrip("^") in " ".join(said.split())
         assert not told.startswith("^") or said.startswith(told[1:])
         assert not ("running" in told and "exit status" in said)
+
+
+def test_a_cluster_that_is_not_there_is_said_without_waiting_for_the_job(
+    cluster: RecordedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing(cluster)
+    said, answered = Event(), Event()
+    monkeypatch.setattr(doctor, "read_job", lambda *_, **_more: (said.wait(5), answered.set()))
+    assert run("job", "12") == 3
+    assert not answered.is_set()
+    said.set()
 
 
 def test_commands_to_be_copied_are_said_to_be_for_this_cluster(
