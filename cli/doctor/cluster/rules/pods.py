@@ -21,6 +21,8 @@ SLOW = 180
 _IMAGE = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
 _CONFIG = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError"}
 
+_VOLUME = ("FailedMount", "FailedAttachVolume")
+
 _PUSH = (
     "on the local cluster `slurmstack up` builds and loads it; elsewhere `slurmstack images push --pin`, then "
     "`slurmstack up` (private registry: images.pull_secret)"
@@ -141,9 +143,12 @@ def _not_well(cluster: Snapshot, pod: Pod) -> tuple[str, str, str] | None:
     # A machine that is made for it takes minutes.
     placed = condition(pod.item, "PodScheduled").get("lastTransitionTime")
     age = cluster.now - at(placed or pod.item["metadata"].get("creationTimestamp"))
-    if not pod.ready and age > SLOW and pod.owner_kind != "Job":  # what a Job does, or pulls, may take long
+    said = next(iter(cluster.warned(pod.item)), "")
+    # Of a Job it is told only where no time helps: what it does, or pulls, may take long.
+    late = pod.owner_kind != "Job" or (pod.phase == "Pending" and said.startswith(_VOLUME))
+    if not pod.ready and age > SLOW and late:
         logs = f"{cluster.kubectl(f'describe pod {pod.name}')}; {cluster.kubectl(f'logs {pod.name}')} --all-containers"
-        return f" is not ready after {age / 60:.0f} min", next(iter(cluster.warned(pod.item)), ""), f"{logs} --tail 20"
+        return f" is not ready after {age / 60:.0f} min", said, f"{logs} --tail 20"
     return None
 
 

@@ -293,6 +293,19 @@ def refused_job(name: str, message: str) -> Ill:
     )
 
 
+def full_machine(cluster: RecordedCluster) -> None:
+    conditions = cluster.thing("Node", "node-0")["status"]["conditions"]
+    next(one for one in conditions if one["type"] == "DiskPressure")["status"] = "True"
+
+
+def volume_is_away(cluster: RecordedCluster) -> None:
+    cluster.thing("Job", "users-")["status"] = {}
+    pod = cluster.thing("Pod", "users-")
+    pod["status"] |= {"phase": "Pending", "conditions": []}
+    pod["status"]["containerStatuses"][0] |= {"ready": False, "state": {"waiting": {"reason": "ContainerCreating"}}}
+    cluster.warn("Pod", "users-", "FailedMount", "mount: server is down")
+
+
 def unplaced(message: str) -> Ill:
     return both(lambda cluster: cluster.unplaced("default-1", message), silent_node)
 
@@ -332,6 +345,8 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {  # what is done, the cause that 
     # pods
     "no machine has room": (unplaced("0/2 nodes are available: 2 Insufficient cpu. preemption: none."),
         "pod default-1 cannot be placed: 0/2 nodes are available: 2 Insufficient cpu", "of worker_nodes.default"),
+    "its volume is elsewhere": (unplaced("0/2 nodes are available: 2 node(s) had volume node affinity conflict."),
+        "had volume node affinity conflict", "kubectl get -n slurm pvc,events"),
     "pods are refused": (refused_pods("create Pod default-1 failed: forbidden: exceeded quota: small"),
         "default-1 of StatefulSet default: Kubernetes refuses to make it", "describe -n slurm statefulset"),
     "the jail's pod is refused": (
@@ -354,6 +369,7 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {  # what is done, the cause that 
     "controller restarts": (restarts("controller-0"), "pod controller-0: config-agent restarts", "--previous"),
     "pod does not get ready": (lambda c: c.unready("login-0"), "pod login-0 is not ready after", "kubectl logs"),
     "machine is lost": (lost_machine, "the Kubernetes machine node-0 is not ready", "describe node node-0"),
+    "machine is short of disk": (full_machine, "node-0 has DiskPressure", "describe node node-0"),
     "a new pod waits for jobs": (rolling,
         "node default-1 takes no more jobs: it gets a new pod when those that it has are done",
         "squeue --nodelist=default-1"),
@@ -362,6 +378,8 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {  # what is done, the cause that 
         "should have ended 10 min ago", "--force"),
     "a worker does not end, and its job is completing": (lost_while_completing,
         "pod default-1 should have ended 10 min ago; its machine may be lost", "pod default-1 --force"),
+    "a step of `up` cannot mount its volume": (volume_is_away,
+        "pod users-eb33788d-dcx85 is not ready after", "describe -n slurm pod users-"),
     "evicted": (evicted, "pod default-1 has failed: Evicted", "describe -n slurm pod default-1"),
     # slurmctld and nodes
     "a restore was cut short": (
@@ -396,6 +414,9 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {  # what is done, the cause that 
         "a command that began 10 min ago was cut short", "same command again"),
     "apply is at work": (lease(600),
         "another command has been changing the cluster for 10 min", "wait for it; if it has ended"),
+    "nothing is there of a pool": (
+        both(lambda c: c.remove("StatefulSet", "default"), *(lambda c: c.remove("Pod", "default-"),) * 2),
+        "the stack file wants 2 nodes of pool default, and the cluster has nothing of it", "slurmstack preview"),
     "partition is closed": (slurm_says(partitions=(0, "PartitionName=main Nodes=x State=DOWN TotalCPUs=4")),
         "partition main is DOWN", "state=up"),
     "slurmdbd is silent": (slurm_says(database=(124, "")), "slurmdbd does not answer", "logs -n slurm slurmdbd-0"),
