@@ -161,7 +161,7 @@ def test_reserved_gpus_need_no_quota_and_are_not_given_to_two_pools(doctor: Doct
     }
     assert worst(doctor(replies), "quotas").state != "change"
     sections = cloud.stack()
-    sections["worker_nodes"]["more"] = sections["worker_nodes"]["default"]
+    sections["worker_nodes"]["more"] = sections["worker_nodes"]["default"] | {"reservation": {"policy": "STRICT"}}
     assert "16 more needed" in worst(doctor(replies, sections), "quotas").message
 
 
