@@ -86,9 +86,11 @@ def job(
         raise Failure(f"{id_!r} is no number of a job", hint="`squeue` shows them: 12, or 12_3 of an array", code=USAGE)
     stack = open_stack(config)
     accounting, namespace = stack.config.accounting.enabled, stack.config.cluster.namespace
-    with ThreadPoolExecutor() as pool, failing_with(COULD_NOT_LOOK):
+    pool = ThreadPoolExecutor()
+    with failing_with(COULD_NOT_LOOK):
         kubectl = reach(stack, seconds=SILENT, ask=False)
         asked = pool.submit(read_job, kubectl, namespace, id_, accounting=accounting, seconds=JOB_SECONDS)
+        pool.shutdown(wait=False)  # where there is nothing to look at, that is said without its answer
         cluster = _look(stack, kubectl)
     known = asked.result()
     if cluster.slurmctld or "slurm" in cluster.unread:

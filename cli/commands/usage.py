@@ -12,6 +12,7 @@ import typer
 
 from cli.access.reach import reach
 from cli.commands.options import ConfigOption, EndOption, JsonOption, StartOption
+from cli.errors import USAGE, Failure
 from cli.stack import open_stack
 from cli.text import period_of
 from cli.usage import report
@@ -24,6 +25,7 @@ def usage(
     start: StartOption = None,
     end: EndOption = None,
     as_json: JsonOption = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV for spreadsheets.")] = False,
 ) -> None:
     """Show who used how many CPU and GPU hours.
 
@@ -38,10 +40,12 @@ def usage(
 
       slurmstack usage --by account,user --start 7d
 
-      slurmstack usage --start 2026-10-01 --end 2026-11-01 --json | jq -r '.rows[] | [.account, .cpu_hours] | @csv'
+      slurmstack usage --start 2026-10-01 --end 2026-11-01 --csv > october.csv
     """
+    if as_json and as_csv:
+        raise Failure("--json and --csv contradict each other", hint="leave out one of them", code=USAGE)
     dimensions = report.dimensions_of(by, ("account", "user"))
-    _print(config, dimensions, (start, end), report.HOURS, report.hours, as_json=as_json)
+    _print(config, dimensions, (start, end), report.HOURS, report.hours, as_json=as_json, as_csv=as_csv)
 
 
 def efficiency(
@@ -80,6 +84,7 @@ def _print(
     numbers: report.Numbers,
     *,
     as_json: bool,
+    as_csv: bool = False,
 ) -> None:
     """The report on a period. Steps are read where it is asked what they used."""
     now = datetime.now(UTC)
@@ -91,5 +96,7 @@ def _print(
     found = report.summarize(runs, start=first, end=last, now=now, by=by)
     if as_json:
         typer.echo(json.dumps(report.as_data(found, numbers, namespace=namespace), indent=1))
+    elif as_csv:
+        typer.echo(report.as_csv(found, numbers), nl=False)
     else:
         report.print_table(found, columns, numbers)

@@ -275,6 +275,8 @@ def gather(
     there = list(containers(pods))
     if not there:
         refuse_no_namespace(kubectl, namespace)
+        if not missing:
+            raise Failure(f"no pod runs in namespace {namespace}", hint="`slurmstack doctor` says why")
     if job is not None:
         known = read_job(kubectl, namespace, job, accounting=accounting)
         found = _of_job(kubectl, namespace, known, there, now=now, since=since)

@@ -19,7 +19,7 @@ from cli.kubectl import pods
 from cli.kubectl.client import ANSWER_SECONDS, Kubectl, complaint, if_slurmdbd_answers, in_controller, labels_of
 from cli.status.questions import ListedNode, SlurmNode, Wanted, ask_slurm, read_objects
 from config.cluster import ClusterConfig
-from images.common.slurm_jobs import ENVIRONMENT, Job, JobList
+from images.common.slurm_jobs import ENDED, ENVIRONMENT, Job, JobList
 from images.common.slurm_records import NotUnderstoodError, expand
 from images.common.slurm_runs import RecordError, rows, sacct
 from slurm.names import POOL_LABEL
@@ -137,10 +137,13 @@ class Snapshot:
 
     @cached_property
     def jobs_on(self) -> Mapping[str, Sequence[Job]]:
-        """Node -> jobs that run there. Looked up for each of a thousand pods, of ten thousand jobs."""
+        """Node -> jobs that run there. Looked up for each of a thousand pods, of ten thousand jobs.
+
+        One that is completing has ended: where its machine is lost, it stays so until Slurm gives the node up.
+        """
         found: dict[str, list[Job]] = defaultdict(list)
         for job in self.jobs:
-            for node in job.nodes:
+            for node in job.nodes if job.state != ENDED else ():
                 found[node].append(job)
         return found
 
@@ -219,7 +222,9 @@ def _pod(item: Object) -> Pod:
 JOB = r"\d{1,10}([_+]\d{1,10})?"
 """What people may call a job: a number, the task of an array, or a part of a heterogeneous job."""
 
-JOBS = JobList("id", "number", "user", "partitions", "state", "reason", "submitted", "start", "end", "node_list")
+JOBS = JobList(
+    "id", "number", "user", "partitions", "state", "reason", "exit_status", "submitted", "start", "end", "node_list",
+)  # fmt: skip
 
 FIELDS = (
     "JobID", "JobIDRaw", "User", "Partition", "State", "Submit", "Eligible", "Start", "End", "NodeList",

@@ -1,7 +1,10 @@
-"""From runs of jobs to hours, and what was used of them, by account, user or job: as a table and as JSON."""
+"""From runs of jobs to hours, and what was used of them, by account, user or job: as a table, as JSON and as CSV."""
 
 from __future__ import annotations
 
+import csv
+import io
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -22,6 +25,10 @@ DIGITS = 6
 
 MILLION = 10**6
 GIB = 2**30
+
+_FORMULA = re.compile(r"(^|;)(?=[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20])")
+"""Where a spreadsheet would begin a formula, also in full width, and where it divides at semicolons. From OWASP, "CSV
+Injection"."""
 
 HOURS = {
     "JOBS": "jobs", "CPU HOURS": "cpu_hours", "CPU %": "cpu_percent", "GPU HOURS": "gpu_hours", "GPU %": "gpu_percent",
@@ -164,9 +171,25 @@ def as_data(report: Report, numbers: Numbers, *, namespace: str) -> dict[str, An
         "start": _iso(report.start),
         "end": _iso(report.end),
         "by": list(report.by),
-        "rows": [{**dict(zip(report.by, row.group, strict=True)), **numbers(report, row)} for row in report.rows],
+        "rows": [{**_named(report, row), **numbers(report, row)} for row in report.rows],
         "total": numbers(report, report.total),
     }
+
+
+def as_csv(report: Report, numbers: Numbers) -> str:
+    """The rows of the report, with a heading, and none for the total."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [*report.by, *numbers(report, report.total)], lineterminator="\n")
+    writer.writeheader()
+    for row in report.rows:
+        # Without enforcement users name accounts as they like, also as what a spreadsheet would compute.
+        names = {name: printable(_FORMULA.sub(r"\1'", said)) for name, said in _named(report, row).items()}
+        writer.writerow({**names, **numbers(report, row)})
+    return text.getvalue()
+
+
+def _named(report: Report, row: Row) -> dict[str, str]:
+    return dict(zip(report.by, row.group, strict=True))
 
 
 def print_table(report: Report, columns: Mapping[str, str], numbers: Numbers) -> None:

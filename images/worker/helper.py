@@ -46,7 +46,7 @@ CGROUPS: Final = Path("/sys/fs/cgroup")
 SOCKET: Final = Path("/run/slurmstack/helper/socket")
 
 STEPS_LOG: Final = Path("/dev/log")
-"""Where slurmstepd says what goes wrong (syslog(3)): slurmd has closed its standard error. It is the same in the jail."""
+"""Where slurmstepd says what goes wrong (syslog(3)): its standard error is closed. It is the same in the jail."""
 
 _OF_STEPS: Final = re.compile(r"<\d+>.{15} slurmstepd\S*: (.+)")
 """What syslog(3) sends: priority, time, who, and what is said."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from cli.status.snapshot import read_job
 from cli.usage.report import Report, ask_sacct, read_runs, summarize
 from images.common.slurm_runs import FIELDS, Run, sacct
 from tests.slurm.accounting import AccountingSandbox, kill, sacctmgr, wait_for_accounting
@@ -265,3 +266,14 @@ def test_figures_of_jobs_are_served_and_nothing_else_by_nobody_without_rights(cl
     assert {line[0]: set(line[1:]) for line in lines} == {
         "Uid:": {"65534"}, "CapPrm:": {"0" * 16}, "CapEff:": {"0" * 16},
     }  # fmt: skip
+
+
+def test_how_a_job_has_ended_is_seen_without_its_record(cluster: AccountingSandbox) -> None:
+    """While slurmctld still has it: that is all there is without accounting."""
+    job, kubectl = submit(cluster, "games", "physics", "--ntasks=1", "exit 3"), Controller(cluster)
+
+    def seen() -> list[tuple[str, str, int]]:
+        known = read_job(kubectl, "slurm", job, accounting=False)  # type: ignore[arg-type]
+        return [(one.state, one.reason, one.exit_status) for one in known.present]
+
+    wait_until(lambda: seen() == [("FAILED", "NonZeroExitCode", 3 << 8)], lambda: f"{seen()}{cluster.logs()}")

@@ -160,6 +160,10 @@ def _holds(group: str, node: NodeNeed, name: str) -> bool:
 # What can be had now
 
 
+_UNKNOWN = "an unknown fabric"
+"""That of an existing GPU cluster which the cloud does not list."""
+
+
 class Demand(NamedTuple):
     """Machines of one kind that come from the same place."""
 
@@ -171,7 +175,7 @@ class Demand(NamedTuple):
 
     def fits(self, advice: ResourceAdvice, region: str) -> bool:
         """Whether it is about a place that will do: without a fabric of its own a pool may get machines anywhere."""
-        return advice.spec.region == region and self.fabric in {"", advice.spec.fabric}
+        return advice.spec.region == region and self.fabric in {"", _UNKNOWN, advice.spec.fabric}
 
 
 def _demand(node: NodeNeed, config: ClusterConfig, answers: Answers) -> Demand:
@@ -180,7 +184,7 @@ def _demand(node: NodeNeed, config: ClusterConfig, answers: Answers) -> Demand:
     fabric = ""
     if pool.gpu_cluster is not None:
         known = {item.metadata.id: item.spec.infiniband_fabric for item in listed(answers.gpu_clusters)}
-        fabric = pool.gpu_cluster.infiniband_fabric or known.get(pool.gpu_cluster.id or "", "")
+        fabric = pool.gpu_cluster.infiniband_fabric or known.get(pool.gpu_cluster.id or "", _UNKNOWN)
     if pool.preemptible:
         return Demand(node.platform, node.preset, fabric, "preemptible")
     match pool.reservation.policy if pool.reservation is not None else "AUTO":
@@ -204,6 +208,8 @@ def _capacity(answers: Answers, demand: Demand, wanted: int, region: str) -> Fin
         here.append(sum(offer.available for offer in offers.get(demand.source, [status.reserved, status.on_demand])))
     if not here:
         return Finding("capacity", "warning", f"{subject}: the service names none in {region}, so it may be wrong")
+    if sum(here) >= wanted and demand.fabric == _UNKNOWN:
+        return Finding("capacity", "warning", f"{subject}: {sum(here)} can be had now, on all fabrics together")
     if sum(here) >= wanted:
         return Finding("capacity", "fine", f"{subject}: {sum(here)} can be had now")
     instead = "make the pool smaller, reserve capacity, or try later (quotas bound this number, too)"
@@ -255,7 +261,8 @@ def _reserved(answers: Answers, nodes: Sequence[NodeNeed], config: ClusterConfig
     taken: Counter[tuple[str, str, str]] = Counter()
     found: Counter[str] = Counter()
     asked = [(node, _demand(node, config, answers)) for node in nodes if node.is_pool and node.size.gpus]
-    for node, demand in sorted(asked, key=lambda one: not one[1].fabric):  # which may have others than those of its own
+    # Those without a fabric of their own last: they may have others.
+    for node, demand in sorted(asked, key=lambda one: one[1].fabric in {"", _UNKNOWN}):
         machines = node.count if "reserved" in demand.source else 0
         for one in _about(answers, demand):
             there = (demand.platform, demand.preset, one.spec.fabric)

@@ -35,6 +35,7 @@ CASES: dict[str, list[tuple[str, int, str]]] = {
         ("usage --start 2026-11-02 --end 2026-11-01", USAGE, "the start, 2026-11-02T00:00:00, is not before the end"),
         ("efficiency --by team", USAGE, "'team' is none of account, user, job"),
         ("logs --job 5;reboot", USAGE, "is no number of a job"),
+        ("usage --json --csv", USAGE, BOTH),
         ("logs controller --job 5", USAGE, f"COMPONENT and --job {BOTH}"),
         ("logs --since soon", USAGE, "is not a time")],
     "existing": [("destroy --yes --delete-data", REFUSED, "this stack is protected"),

@@ -18,12 +18,23 @@ def find(cluster: Snapshot) -> Iterator[Finding]:
     yield from _configuration(cluster)
     yield from _jobs(cluster)
     yield from _apply(cluster)
+    yield from _pools(cluster)
     yield from _partitions(cluster)
     if cluster.slurmdbd_answers is False:
         cause = f"{SILENT_SLURMDBD}: sacct, sacctmgr and limits by account do not work; jobs go on"
         mend = cluster.kubectl(f"logs {ACCOUNTING_HOST} -c {ACCOUNTING} --tail 20")
         after = (f"pod {ACCOUNTING_HOST}", f"pod {DATABASE}-0", "slurmctld")
         yield Finding("accounting", "error", cause, mend, after=after, weight=5)
+
+
+def _pools(cluster: Snapshot) -> Iterator[Finding]:
+    """Pools of which there is nothing: they were not applied yet, or deleted by hand."""
+    there = {item["metadata"]["name"] for item in cluster.of("StatefulSet")}
+    for name, pool in cluster.config.worker_nodes.items() if cluster.knows("workloads") else ():
+        if not pool.is_elastic and pool.most and name not in there:
+            cause = f"the stack file wants {pool.most} nodes of pool {name}, and the cluster has nothing of it"
+            mend, after = "slurmstack preview, then `slurmstack up`", ("apply", "configuration")
+            yield Finding(f"pool {name}", "warning", cause, mend, after=after, weight=pool.most)
 
 
 def _partitions(cluster: Snapshot) -> Iterator[Finding]:
@@ -88,7 +99,7 @@ def _populating(cluster: Snapshot, job: str, failed: str) -> Finding:
         ill += [f"{waits['reason']} {waits.get('message', '')}" for waits, _ in states if waits.get("reason")]
         ill += [f"it ended with exit status {ended['exitCode']}" for _, ended in states if ended.get("exitCode")]
     ill = [text for text in ill if text and not text.startswith("ContainerCreating")]
-    logs, after = cluster.kubectl(f"logs job/{job} --tail 5"), ("claim jail",)
+    logs, after = cluster.kubectl(f"logs job/{job} --tail 5"), ("claim jail", f"owner {job}")
     if not ill:
         cause = "the jail is being populated; login and worker nodes wait until it is whole"
         return Finding("jail", "note", cause, logs, after=after, weight=15)

@@ -104,13 +104,16 @@ def _ended(cluster: Snapshot, known: KnownJob) -> Iterator[Finding]:
             "" if run["Reason"] == "None" else run["Reason"],
         ]
     if job is not None and (run is None or state in _NOT_ENDED):  # slurmdbd has not heard of its end yet
-        state, seen = job.state, [f"on {job.node_list or 'no node'}", job.reason]
+        code = f"{job.exit_status >> 8}:{job.exit_status & 127}"
+        state, seen = job.state, [f"exit status {code}; on {job.node_list or 'no node'}", job.reason]
     if state in _NOT_ENDED:
         cause, seen = f"job {known.id} is {state.lower()}", ["the queue, which says more, could not be read"]
         mend = cluster.slurm(f"scontrol show job {known.id}")
         yield Finding(f"job {known.id}", "note", cause, mend, () if cluster.knows("jobs") else tuple(seen))
         return
-    severity: Severity = "note" if state.startswith("COMPLET") else "warning"
+    # While nodes are cleaned up after a job, squeue shows that in place of how it has ended: its reason tells.
+    well = state.startswith("COMPLETED") or (state == ENDED and job is not None and not job.reason)
+    severity: Severity = "note" if well else "warning"
     mend = f"slurmstack logs --job {known.id}"
     yield Finding(f"job {known.id}", severity, f"job {known.id} has ended: {state}", mend, tuple(filter(None, seen)))
 

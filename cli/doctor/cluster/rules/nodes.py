@@ -40,8 +40,9 @@ _HANGS = re.compile(r"did not end in|of an earlier run does not end")
 
 def find(cluster: Snapshot) -> Iterator[Finding]:
     """All about slurmctld and its nodes."""
-    if cluster.slurmctld:
-        yield _silent(cluster)
+    restore = _restore(cluster)
+    if cluster.slurmctld or restore is not None:  # which leaves no pod that could be asked
+        yield _silent(cluster, restore)
     for node in sorted(cluster.nodes, key=lambda node: in_order(node.name)):
         yield from _node(cluster, node)
     if not cluster.slurmctld and cluster.knows("slurm", "nodes"):
@@ -50,9 +51,9 @@ def find(cluster: Snapshot) -> Iterator[Finding]:
         yield from _elastic(cluster, name)
 
 
-def _silent(cluster: Snapshot) -> Finding:
+def _silent(cluster: Snapshot, restore: tuple[str, str] | None) -> Finding:
     said, logs = cluster.slurmctld, cluster.kubectl(f"logs service/{CONTROLLER_HOST}")
-    if (restore := _restore(cluster)) is not None:
+    if restore is not None:
         cause, mend = restore
     elif _MUNGE.search(said):
         late = bool(_CLOCK.search(said))
@@ -60,7 +61,8 @@ def _silent(cluster: Snapshot) -> Finding:
         mend = f"{logs} -c munged" + ("; set the machines' clocks (NTP)" if late else "")
     else:
         cause, mend = "slurmctld does not answer", f"{logs} -c slurmctld --tail 20"
-    return Finding("slurmctld", "error", cause, mend, (said,), (f"pod {CONTROLLER_HOST}",), 20)
+    seen = (said,) if said else ()
+    return Finding("slurmctld", "error", cause, mend, seen, (f"pod {CONTROLLER_HOST}",), 20)
 
 
 def _restore(cluster: Snapshot) -> tuple[str, str] | None:

@@ -21,6 +21,8 @@ SLOW = 180
 _IMAGE = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
 _CONFIG = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError"}
 
+_VOLUME = ("FailedMount", "FailedAttachVolume")
+
 _PUSH = (
     "on the local cluster `slurmstack up` builds and loads it; elsewhere `slurmstack images push --pin`, then "
     "`slurmstack up` (private registry: images.pull_secret)"
@@ -38,7 +40,7 @@ def find(cluster: Snapshot) -> Iterator[Finding]:
     """All about pods."""
     yield from _machines(cluster)
     yield from _claims(cluster)
-    for owner in cluster.of("StatefulSet") if cluster.knows("pods") else ():
+    for owner in cluster.of("StatefulSet", "Deployment", "Job") if cluster.knows("pods") else ():
         yield from _not_made(cluster, owner)
     for pod in cluster.pods:
         if pod.component != "jail" and not pod.is_done:  # rules.configuration has that one
@@ -71,16 +73,23 @@ def _claims(cluster: Snapshot) -> Iterator[Finding]:
 
 
 def _not_made(cluster: Snapshot, owner: Object) -> Iterator[Finding]:
-    """Pods of a StatefulSet that Kubernetes does not make."""
-    name, wanted = owner["metadata"]["name"], owner["spec"].get("replicas", 1)
-    if missing := [pod for number in range(wanted) if not cluster.pod(pod := f"{name}-{number}")]:
-        said = tuple(text for text in cluster.warned(owner) if text.startswith("FailedCreate"))[:1]
-        why = "Kubernetes refuses to make it" if said else "is not there"
-        cause = f"{', '.join(missing[:4])} of StatefulSet {name}: {why}"
-        after = ("apply", *(f"pod {pod.name}" for pod in cluster.pods if pod.owner == name))
-        weight = len(missing) * (10 if name == CONTROLLER else 1)
-        mend = cluster.kubectl(f"describe statefulset {name}")
-        yield Finding(f"pod {missing[0]}", "error", cause, mend, said, after, weight)
+    """Pods that Kubernetes does not make."""
+    kind, name, wanted = owner["kind"], owner["metadata"]["name"], owner["spec"].get("replicas", 1)
+    if kind == "StatefulSet":
+        missing = [pod for number in range(wanted) if not cluster.pod(pod := f"{name}-{number}")]
+        about = f"pod {missing[0]}" if missing else ""
+    else:  # a Deployment's pods are those of a ReplicaSet that has its name and a hash
+        there = any(name == (pod.owner if kind == "Job" else pod.owner.rpartition("-")[0]) for pod in cluster.pods)
+        missing = [] if there or not wanted or is_true(owner, "Complete") else ["its pod"]
+        about = f"owner {name}"
+    said = tuple(text for text in cluster.warned(owner) if text.startswith("FailedCreate"))[:1]
+    if not missing or (is_true(owner, "Failed") and not said):
+        return
+    why = "Kubernetes refuses to make it" if said else "is not there"
+    cause = f"{', '.join(missing[:4])} of {kind} {name}: {why}"
+    after = ("apply", *(f"pod {pod.name}" for pod in cluster.pods if pod.owner == name))
+    weight = len(missing) * (10 if name == CONTROLLER else 1)
+    yield Finding(about, "error", cause, cluster.kubectl(f"describe {kind.lower()} {name}"), said, after, weight)
 
 
 def _pod(cluster: Snapshot, pod: Pod) -> Iterator[Finding]:
@@ -134,9 +143,12 @@ def _not_well(cluster: Snapshot, pod: Pod) -> tuple[str, str, str] | None:
     # A machine that is made for it takes minutes.
     placed = condition(pod.item, "PodScheduled").get("lastTransitionTime")
     age = cluster.now - at(placed or pod.item["metadata"].get("creationTimestamp"))
-    if not pod.ready and age > SLOW and pod.owner_kind != "Job":  # what a Job does, or pulls, may take long
+    said = next(iter(cluster.warned(pod.item)), "")
+    # Of a Job it is told only where no time helps: what it does, or pulls, may take long.
+    late = pod.owner_kind != "Job" or (pod.phase == "Pending" and said.startswith(_VOLUME))
+    if not pod.ready and age > SLOW and late:
         logs = f"{cluster.kubectl(f'describe pod {pod.name}')}; {cluster.kubectl(f'logs {pod.name}')} --all-containers"
-        return f" is not ready after {age / 60:.0f} min", next(iter(cluster.warned(pod.item)), ""), f"{logs} --tail 20"
+        return f" is not ready after {age / 60:.0f} min", said, f"{logs} --tail 20"
     return None
 
 

@@ -15,11 +15,12 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from cli.app import app
-from cli.bundle.archive import REMOVED, Redactor, redactor, without_secrets
+from cli.bundle.archive import REMOVED, Bundle, Redactor, redactor, without_secrets
 from cli.commands import bundle as command
 from cli.errors import Failure
 from tests.fakes.written_cluster import FakeCluster, pod, worker
 from tests.stacks import dev
+from tests.unit.cli.command_line import stack_file
 
 PODS = (pod("controller-0", "controller", "slurmctld", restarts=1), worker("a-0"))
 LOGS = {
@@ -85,6 +86,47 @@ def test_it_has_what_helps_and_lists_it(monkeypatch: pytest.MonkeyPatch, archive
     assert stat.S_IMODE(archive.stat().st_mode) == 0o600
 
 
+def everywhere(text: str, tmp_path: Path) -> tuple[FakeCluster, Path]:
+    """A cluster, and a stack file, that have a text wherever somebody may have written it."""
+    variable = {"name": "EXTRA", "value": text}
+    noisy = pod("a-0", "worker", "slurmd", restarts=1)
+    noisy["spec"]["containers"][0] |= {"env": [variable], "args": ["--key", text]}
+    noisy["metadata"]["annotations"] = {"last": json.dumps({"spec": {"env": [variable]}})}
+    log = "".join(f"2026-11-25T16:00:00.1Z said {line}\n" for line in text.split("\n"))
+    objects = {
+        "configmaps": [{"kind": "ConfigMap", "data": {"file": f"[x]\n{text}\n", "json": json.dumps([text])}}],
+        "nodes": [{"metadata": {"annotations": {"x": text}}}],
+        "events": [{"kind": "Event", "message": f"failed: {text}"}],
+    }
+    there = cluster(
+        secrets=[secret("planted", value=text.encode())],
+        pods=(noisy,),
+        logs={"a-0/slurmd": log, "a-0/slurmd previous": log},
+        slurm={**SLURM, "scontrol": f"Comment={text}\n", "sacct": f"5|{text}\n"},
+        objects=objects,
+        refused=frozenset({text, "leases"}),
+    )
+    file = stack_file(tmp_path, dev() | {"cluster": {"namespace": "slurm"}})
+    document = yaml.safe_load(file.read_text(encoding="utf-8"))
+    document["config"] |= {"other:comment": f"it is {text}", "other:key": {"secure": text}, "other:list": [text]}
+    file.write_text(f"# {text.splitlines()[0]}\n{yaml.safe_dump(document)}", encoding="utf-8")
+    return there, file
+
+
+def test_no_file_has_a_planted_secret(monkeypatch: pytest.MonkeyPatch, archive: Path, tmp_path: Path) -> None:
+    text = 'a key with "quotes" \\ in it\nand a second line'
+    there, file = everywhere(text, tmp_path)
+    result = bundle(monkeypatch, there, "--config", str(file), "-o", str(archive))
+    assert result.exit_code == 0, result.output
+    found = files(archive)
+    forms = {base64.b64encode(text.encode()).decode(), *text.splitlines()}
+    forms |= {json.dumps(form)[1:-1] for form in forms}
+    assert [(name, form) for name, content in found.items() for form in forms if form in content] == []
+    marked = {name for name, content in found.items() if "<removed: secret planted/value>" in content}
+    of_kubernetes = {f"kubernetes/{kind}.json" for kind in ("pods", "configmaps", "nodes", "events")}
+    assert {*of_kubernetes, "slurm/sacct.txt", "logs/a-0/slurmd.log", "stack.yaml"} <= marked
+
+
 def test_what_cannot_be_read_is_listed_with_its_reason_and_the_rest_is_there(
     monkeypatch: pytest.MonkeyPatch, archive: Path
 ) -> None:
@@ -135,6 +177,12 @@ def test_a_long_log_loses_its_beginning_and_says_so(monkeypatch: pytest.MonkeyPa
     assert first.endswith("characters are left out]")
     assert log.endswith(rest)
     assert len(rest) == 2 * 1024 * 1024
+
+
+def test_where_there_are_many_files_less_is_kept_of_each() -> None:
+    there = Bundle()
+    there.read({"x": lambda: "a line\n" * 100_000, **dict.fromkeys(map(str, range(511)), str)}, lambda *_: None)
+    assert 512 * 1024 <= len(there.texts["x"]) < 513 * 1024
 
 
 # ---------------------------------------------------------------- secrets, in whatever form they stand there

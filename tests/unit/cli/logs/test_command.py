@@ -126,6 +126,7 @@ NO_RECORDS = with_(slurm={"sacct": "", "squeue": ""})
     ("cluster", "words", "code", "told"),
     [
         (NO_ANSWER, "", 1, "nothing could be read"),
+        (with_(pods=()), "", 1, "no pod runs in namespace slurm"),
         (PODS_ALONE, "--job 5", 1, "controller-0/slurmctld: Error from server (Forbidden)"),
         (NO_RECORDS, "--job 99", 1, "Slurm knows no job 99"),
         (CLUSTER, "slurmctl", 2, "there is no component, container, pool or pod 'slurmctl'; there are: "),
@@ -137,6 +138,11 @@ def test_where_there_is_nothing_to_show_that_is_an_error(
     result = logs(monkeypatch, cluster, *words.split())
     assert isinstance(result.exception, Failure)
     assert (result.exception.code, told in result.exception.message) == (code, True), result.exception.message
+
+
+def test_a_node_of_a_job_that_has_no_pod_any_more_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = logs(monkeypatch, with_(pods=(CONTROLLER, worker("a-0"))), "--job", "5")
+    assert "not read: a-1: there is no such pod now\n" in result.stderr
 
 
 def test_a_job_whose_records_are_away_is_found_in_the_logs(monkeypatch: pytest.MonkeyPatch) -> None:

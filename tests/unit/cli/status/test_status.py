@@ -221,7 +221,9 @@ def test_an_elastic_pool_is_whole_with_its_least_nodes_and_with_any_more(
     cluster.remove("StatefulSet", "default")
     cluster.slurm["sinfo"] = (0, [node(f"default-{number}") for number in range(4)])
     cluster.slurm["configuration"] = (1, "")
-    assert read_status(cluster, config).healthy == healthy
+    found = read_status(cluster, config)
+    assert found.healthy == healthy
+    assert (found.workers.ready, found.workers.wanted) == (min(up, 1), 1), "more stand in for none of another pool"
 
 
 @pytest.mark.parametrize(

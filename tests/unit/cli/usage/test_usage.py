@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import subprocess
 from datetime import UTC, datetime, timedelta
@@ -12,7 +14,18 @@ import pytest
 from cli.commands import usage as commands
 from cli.errors import Failure
 from cli.kubectl.client import NO_SLURMDBD
-from cli.usage.report import EFFICIENCY, HOURS, Report, as_data, efficiency, hours, print_table, read_runs, summarize
+from cli.usage.report import (
+    EFFICIENCY,
+    HOURS,
+    Report,
+    as_csv,
+    as_data,
+    efficiency,
+    hours,
+    print_table,
+    read_runs,
+    summarize,
+)
 from images.common.slurm_runs import DELIMITER, Run, parse_runs
 
 NOW = datetime(2026, 11, 21, 18, 30, tzinfo=UTC)  # a Saturday
@@ -145,17 +158,35 @@ def test_jobs_that_have_not_run_count_nothing() -> None:
 # ---------------------------------------------------------------- output
 
 
-def test_the_json_of_usage_has_its_documented_shape() -> None:
-    found = report(run(22, 26, cpus=2, gpus=1, user="bob"), hours=48, by=("account", "user"))
+def test_the_json_of_usage_has_its_documented_shape_and_the_csv_the_same_rows() -> None:
+    found = report(run(22, 26, cpus=2, gpus=1, user="a\x1b[2J"), hours=48, by=("account", "user"))
     when = {"start": "2026-11-20T00:00:00Z", "end": "2026-11-22T00:00:00Z"}
     numbers = {**when, "jobs": 1, "cpu_hours": 8.0, "cpu_percent": 100.0, "gpu_hours": 4.0, "gpu_percent": 100.0}
     assert as_data(found, hours, namespace="slurm") == {
         "namespace": "slurm",
         **when,
         "by": ["account", "user"],
-        "rows": [{"account": "ml", "user": "bob", **numbers}],
+        "rows": [{"account": "ml", "user": "a\x1b[2J", **numbers}],
         "total": numbers,
     }
+    (row,) = csv.DictReader(io.StringIO(as_csv(found, hours)))
+    told = {"account": "ml", "user": "a [2J", **{name: str(value) for name, value in numbers.items()}}
+    assert row == told, "and nothing that moves a cursor"
+
+
+@pytest.mark.parametrize(
+    ("account", "cell"),
+    [
+        ("=LINK(1,2)", "'=LINK(1,2)"), ("\t=1", "' =1"), ("\uff1d1", "'\uff1d1"), ("x;=1;", "x;'=1;"), ("a=1", "a=1"),
+    ],
+)  # fmt: skip
+def test_no_cell_of_the_csv_is_a_formula(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], account: str, cell: str
+) -> None:
+    controller = Controller(job_line(account=account, tres="cpu=3"))
+    call(monkeypatch, "usage", controller, start="2026-11-20", as_csv=True)
+    (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out, newline=""))
+    assert (row["account"], row["jobs"], row["cpu_hours"]) == (cell, "1", "3.0")
 
 
 def test_the_table_shows_groups_shares_and_the_sum(capsys: pytest.CaptureFixture[str]) -> None:

@@ -77,6 +77,7 @@ def test_a_question_without_an_answer_is_never_fine_and_the_others_are_answered(
 STACK = cloud.stack()
 SLOW = with_change(STACK, "jail.filesystem", {"type": "NETWORK_HDD"})
 STRICT = cloud.stack(reservation={"policy": "STRICT"})
+EXISTING = cloud.stack(gpu_cluster={"id": "computegpucluster-e00a"})
 ELSEWHERE = cloud.advices(cloud.advice(region="eu-west1"), cloud.advice(fabric="fabric-3"))
 LESS = cloud.quota_reply({"compute.filesystem.size.network-ssd": (1024 * GIB, 0)})
 
@@ -94,6 +95,8 @@ ANSWERS: dict[str, list[tuple[Reply, dict[str, Any], str, str, str]]] = {
     "ResourceAdviceService/List": [
         (cloud.advices(cloud.advice(machines=1)), STACK, "capacity", "change", "only 1 can be had now"),
         (ELSEWHERE, STACK, "capacity", "warning", "the service names none in eu-north1"),
+        (cloud.advices(cloud.advice(fabric="fabric-9")), EXISTING, "capacity", "warning",
+         "on an unknown fabric, reserved or on demand: 4 can be had now, on all fabrics together"),
         (cloud.advices(cloud.advice(reserved=1)), STRICT, "capacity", "change", "reserved: only 1 can be had now"),
     ],
 }  # fmt: skip
@@ -158,7 +161,7 @@ def test_reserved_gpus_need_no_quota_and_are_not_given_to_two_pools(doctor: Doct
     }
     assert worst(doctor(replies), "quotas").state != "change"
     sections = cloud.stack()
-    sections["worker_nodes"]["more"] = sections["worker_nodes"]["default"]
+    sections["worker_nodes"]["more"] = sections["worker_nodes"]["default"] | {"reservation": {"policy": "STRICT"}}
     assert "16 more needed" in worst(doctor(replies, sections), "quotas").message
 
 

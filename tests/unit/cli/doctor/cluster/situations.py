@@ -72,6 +72,7 @@ class RecordedCluster(PlayedKubectl):
             return subprocess.CompletedProcess([], 1, "", self.refused["exec"])
         for command in {"squeue", "sacct"} & {*arguments}:
             code, text = self.slurm[command]
+            text = printed(" ".join(arguments), text) if isinstance(text, list) else text
             return subprocess.CompletedProcess([], code, "" if code else text, text if code else "")
         script = arguments[-1]
         marks = re.search(r"echo ([0-9a-f]{16}) end 0", script)
@@ -148,6 +149,11 @@ class RecordedCluster(PlayedKubectl):
         }  # fmt: skip
         self.slurm["jobs"] = (0, [*self.slurm["jobs"][1], row])
 
+    def over(self, job: str, state: str, reason: str, code: int) -> None:
+        """A job that slurmctld still has. `code`: as wait() has it."""
+        row = {"JobArrayID": job, "JobID": job, "State": state, "Reason": reason, "NodeList": "default-0"}
+        self.slurm["squeue"] = (0, [{**row, "exit_code": str(code)}])
+
     def past(self, job: str, state: str, *, code: str = "0:0", nodes: str = "default-0") -> None:
         """A job's record in accounting."""
         row = {"JobID": job, "JobIDRaw": job, "State": state, "ExitCode": code, "NodeList": nodes, "Reason": "None"}
@@ -191,7 +197,7 @@ def restarts(name: str, component: int = 0) -> Ill:
 
 
 def stopped_by_restore(**notes: str) -> Ill:
-    """No controller is there, and Slurm says nothing."""
+    """No controller is there that could be asked."""
 
     def make(cluster: RecordedCluster) -> None:
         there = cluster.thing("StatefulSet", "controller")
@@ -199,7 +205,7 @@ def stopped_by_restore(**notes: str) -> Ill:
         there["spec"]["replicas"] = 0
         there["status"] = {}
         cluster.remove("Pod", "controller-0")
-        cluster.slurm["slurmctld"] = (124, "")
+        cluster.refused["exec"] = 'Error from server (NotFound): pods "controller-0" not found'
 
     return make
 
@@ -239,6 +245,11 @@ def leaving(cluster: RecordedCluster) -> None:
     cluster.job("17", "None", state="RUNNING", nodes="default-1")
 
 
+def lost_while_completing(cluster: RecordedCluster) -> None:
+    cluster.thing("Pod", "default-1")["metadata"]["deletionTimestamp"] = ago(600)
+    cluster.job("17", "None", state="COMPLETING", nodes="default-1")
+
+
 def rolling(cluster: RecordedCluster) -> None:
     cluster.node("default-1", "ALLOCATED", "DRAIN", reason="slurmstack: pod leaving for a new one", by="root")
     cluster.job("17", "None", state="RUNNING", nodes="default-1")
@@ -271,6 +282,28 @@ def refused_pods(message: str) -> Ill:
         lambda cluster: cluster.warn("StatefulSet", "default", "FailedCreate", message),
         silent_node,
     )
+
+
+def refused_job(name: str, message: str) -> Ill:
+    """Its pod was never made, so it is neither done nor has it failed."""
+    return both(
+        lambda cluster: cluster.thing("Job", name).update(status={}),
+        lambda cluster: cluster.remove("Pod", name),
+        lambda cluster: cluster.warn("Job", name, "FailedCreate", message),
+    )
+
+
+def full_machine(cluster: RecordedCluster) -> None:
+    conditions = cluster.thing("Node", "node-0")["status"]["conditions"]
+    next(one for one in conditions if one["type"] == "DiskPressure")["status"] = "True"
+
+
+def volume_is_away(cluster: RecordedCluster) -> None:
+    cluster.thing("Job", "users-")["status"] = {}
+    pod = cluster.thing("Pod", "users-")
+    pod["status"] |= {"phase": "Pending", "conditions": []}
+    pod["status"]["containerStatuses"][0] |= {"ready": False, "state": {"waiting": {"reason": "ContainerCreating"}}}
+    cluster.warn("Pod", "users-", "FailedMount", "mount: server is down")
 
 
 def unplaced(message: str) -> Ill:
@@ -312,8 +345,17 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {  # what is done, the cause that 
     # pods
     "no machine has room": (unplaced("0/2 nodes are available: 2 Insufficient cpu. preemption: none."),
         "pod default-1 cannot be placed: 0/2 nodes are available: 2 Insufficient cpu", "of worker_nodes.default"),
+    "its volume is elsewhere": (unplaced("0/2 nodes are available: 2 node(s) had volume node affinity conflict."),
+        "had volume node affinity conflict", "kubectl get -n slurm pvc,events"),
     "pods are refused": (refused_pods("create Pod default-1 failed: forbidden: exceeded quota: small"),
         "default-1 of StatefulSet default: Kubernetes refuses to make it", "describe -n slurm statefulset"),
+    "the jail's pod is refused": (
+        both(refused_job("populate-jail", "forbidden: exceeded quota: small"), lambda c: c.unready("login-0")),
+        "its pod of Job populate-jail-58481d0c: Kubernetes refuses to make it", "describe -n slurm job populate-jail-"),
+    "a step's pod is refused": (refused_job("users-", 'admission webhook "policy.example" denied the request'),
+        "its pod of Job users-eb33788d: Kubernetes refuses to make it", "describe -n slurm job users-"),
+    "no pod of a Deployment": (lambda c: c.remove("Pod", "health-watch"),
+        "its pod of Deployment health-watch: is not there", "describe -n slurm deployment health-watch"),
     "pod is not there": (no_pod, "default-1 of StatefulSet default: is not there", "describe -n slurm statefulset"),
     "image": (both(lambda c: c.waiting("default-1", "ImagePullBackOff", 'Back-off pulling image "x:1"'), silent_node),
         "slurmd has no image", "images push"),
@@ -327,12 +369,17 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {  # what is done, the cause that 
     "controller restarts": (restarts("controller-0"), "pod controller-0: config-agent restarts", "--previous"),
     "pod does not get ready": (lambda c: c.unready("login-0"), "pod login-0 is not ready after", "kubectl logs"),
     "machine is lost": (lost_machine, "the Kubernetes machine node-0 is not ready", "describe node node-0"),
+    "machine is short of disk": (full_machine, "node-0 has DiskPressure", "describe node node-0"),
     "a new pod waits for jobs": (rolling,
         "node default-1 takes no more jobs: it gets a new pod when those that it has are done",
         "squeue --nodelist=default-1"),
     "scale-in waits for jobs": (leaving, "default-1 leaves and waits for 1 job", "scancel 17"),
     "pod does not end": (lambda c: c.thing("Pod", "login-0")["metadata"].update(deletionTimestamp=ago(600)),
         "should have ended 10 min ago", "--force"),
+    "a worker does not end, and its job is completing": (lost_while_completing,
+        "pod default-1 should have ended 10 min ago; its machine may be lost", "pod default-1 --force"),
+    "a step of `up` cannot mount its volume": (volume_is_away,
+        "pod users-eb33788d-dcx85 is not ready after", "describe -n slurm pod users-"),
     "evicted": (evicted, "pod default-1 has failed: Evicted", "describe -n slurm pod default-1"),
     # slurmctld and nodes
     "a restore was cut short": (
@@ -367,6 +414,9 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {  # what is done, the cause that 
         "a command that began 10 min ago was cut short", "same command again"),
     "apply is at work": (lease(600),
         "another command has been changing the cluster for 10 min", "wait for it; if it has ended"),
+    "nothing is there of a pool": (
+        both(lambda c: c.remove("StatefulSet", "default"), *(lambda c: c.remove("Pod", "default-"),) * 2),
+        "the stack file wants 2 nodes of pool default, and the cluster has nothing of it", "slurmstack preview"),
     "partition is closed": (slurm_says(partitions=(0, "PartitionName=main Nodes=x State=DOWN TotalCPUs=4")),
         "partition main is DOWN", "state=up"),
     "slurmdbd is silent": (slurm_says(database=(124, "")), "slurmdbd does not answer", "logs -n slurm slurmdbd-0"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from threading import Event
 
 import pytest
 import typer
@@ -100,6 +101,12 @@ ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
         lambda c: c.past("12", "CANCELLED by 0", nodes="None assigned"),
         [("job 12", 1, "exit status 0:0; on no node")],
     ),
+    "a job that has just failed": (
+        lambda c: c.over("12", "COMPLETING", "NonZeroExitCode", 0x300), [("job 12", 1, "exit status 3:0; on default-0")]
+    ),
+    "a job that has just ended well": (
+        lambda c: c.over("12", "COMPLETING", "None", 0), [("job 12", 0, "has ended: COMPLETING")]
+    ),
     "what nobody knows": (lambda _: None, [(f"job {what}", USAGE, what) for what in ("12", "nonsense", "1;id")]),
     "slurmdbd is away": (slurm_says(sacct=(1, "sacct: no")), [("job 12", 3, "not asked: sacct (sacct: no)")]),
     "the queue hangs": (slurm_says(jobs=(124, "")), [("job 12", 3, "not asked: queue (no answer within 2 s)")]),
@@ -118,6 +125,17 @@ def test_it_answers_and_ends_with_what_it_has_found(
         assert told.lstrip("^") in said if "\n" in told else told.lstrip("^") in " ".join(said.split())
         assert not told.startswith("^") or said.startswith(told[1:])
         assert not ("running" in told and "exit status" in said)
+
+
+def test_a_cluster_that_is_not_there_is_said_without_waiting_for_the_job(
+    cluster: RecordedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing(cluster)
+    said, waited = Event(), []
+    monkeypatch.setattr(doctor, "read_job", lambda *_, **_more: waited.append(said.wait(5)))
+    assert run("job", "12") == 3
+    assert not waited
+    said.set()
 
 
 def test_commands_to_be_copied_are_said_to_be_for_this_cluster(

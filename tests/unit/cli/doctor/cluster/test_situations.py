@@ -87,8 +87,12 @@ def test_the_same_is_one_when_it_lasts() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["no machine has room", "pods are refused", "image", "machine is lost", "apply was cut short"]
-)
+    "name",
+    [
+        "no machine has room", "pods are refused", "the jail's pod is refused", "image", "machine is lost",
+        "apply was cut short",
+    ],
+)  # fmt: skip
 def test_what_follows_from_a_cause_is_no_finding_of_its_own(name: str) -> None:
     (found,) = said_of(SITUATIONS[name][0])
     assert found.consequences
