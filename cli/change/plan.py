@@ -23,6 +23,7 @@ from cli.change.owner import (
     refuse_foreign,
     refuse_half_restored,
     refuse_half_rotated,
+    refuse_left_behind,
     refuse_other_kept,
     refuse_other_stack,
     refuse_rolling,
@@ -127,6 +128,7 @@ def plan(kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *
     refuse_half_restored(planned.inside.values())
     refuse_half_rotated(planned.inside.values())
     refuse_other_kept(there, config, has_jail=("PersistentVolumeClaim", JAIL) in planned.live)
+    refuse_left_behind(kubectl, namespace, planned.wanted, found)
     refuse_rolling(kubectl, namespace, planned.live.values())
     return planned
 

@@ -22,7 +22,7 @@ from tests.fakes.kubectl import FakeCluster, FakeKubectl, UpLock, applied, liste
 from tests.stacks import with_change
 
 NAMESPACE = thing("Namespace", "slurm")
-VOLUME = thing("PersistentVolume", "slurm-jail")
+VOLUME = thing("PersistentVolume", "slurm-jail", spec={})
 RIGHTS = [applied(kind, "slurm-health-watch") for kind in ("ClusterRole", "ClusterRoleBinding")]
 CLASS = applied("PriorityClass", "slurm-placeholder")
 """Of an earlier version; it is in no stack any more."""
@@ -180,6 +180,16 @@ def test_a_volume_whose_claim_went_with_its_namespace_can_be_claimed_again() -> 
     (patch,) = [call for call in cluster.applied if call[0] == "patch"]
     assert patch[2] == "slurm-jail"
     assert json.loads(patch[-1]) == [{"op": "remove", "path": "/spec/claimRef/uid"}]
+
+
+def test_a_volume_whose_claim_is_gone_is_never_left_aside_for_an_empty_one() -> None:
+    volume = thing("PersistentVolume", "slurm-jail", spec={"claimRef": {"namespace": "slurm", "name": "jail"}})
+    kubectl, other = FakeCluster(items_there=[NAMESPACE, volume]), with_change(stacks.dev(), "jail.storage_class", "f")
+    planned_in(kubectl)
+    with pytest.raises(Refused, match=r"the volume slurm-jail has all users' files .* storage class f"):
+        planned_in(kubectl, other)
+    volume["spec"]["claimRef"]["namespace"] = "another"
+    planned_in(kubectl, other)
 
 
 # Comparing a stack with its cluster, with kubectl's answers recorded from a real one
