@@ -30,7 +30,7 @@ from cli.change.owner import (
     refuse_takeover,
 )
 from cli.errors import Failure, Refused
-from cli.kubectl.client import FIELD_MANAGER, OWNERS, Kubectl, as_list, cluster_labels, labels_of, message
+from cli.kubectl.client import FIELD_MANAGER, OWNERS, Kubectl, as_list, cluster_labels, is_unknown, labels_of, message
 from cli.program.recording import KeptValues, Made, Manifest, manifests, program_loading, record
 from cli.program.values import Resource, Secret, contains, from_state
 from cli.stack import Stack
@@ -254,9 +254,10 @@ def _operated(kubectl: Kubectl, namespace: str) -> dict[tuple[str, str], dict[st
     for kind in OPERATED:
         path = f"/apis/{OPERATOR}/v1/namespaces/{namespace}/{kind}?labelSelector={ours}"
         done = kubectl.run("get", "--raw", path, check=False)
-        if done.returncode != 0:
-            break
-        found |= {key(item): item for item in _items(done.stdout)}
+        if done.returncode == 0:
+            found |= {key(item): item for item in _items(done.stdout)}
+        elif not is_unknown(done):
+            raise Failure(message(done.stderr))
     return found
 
 
