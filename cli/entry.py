@@ -23,6 +23,7 @@ def main() -> NoReturn:
     while os.open(os.devnull, os.O_RDWR) <= _STDERR:
         pass
     sys.stdout, sys.stderr = sys.stdout or open(1, "w"), sys.stderr or open(2, "w")  # noqa: SIM115
+    sys.stdin = sys.stdin or open(0)  # noqa: SIM115
     # A terminal may not have all letters of a job's name or a reason: one of them must not end a command.
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     # The generated classes of the Kubernetes API are half a million objects that all live until the end: to look for

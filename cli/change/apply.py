@@ -30,6 +30,7 @@ DATABASE_GOES_FIRST = (
 )
 """What to do where slurmdbd did not come up."""
 
+_OF_DAEMON = {"ConfigMap", "StatefulSet"}
 _SLURMCTLD = ("StatefulSet", CONTROLLER)
 _SLURMDBD = ("StatefulSet", ACCOUNTING)
 
@@ -111,8 +112,11 @@ def delete_failed_jobs(kubectl: Kubectl, planned: Plan, objects: Sequence[Manife
         kubectl.run("delete", "job", *failed, "-n", planned.namespace, "--ignore-not-found", "--cascade=foreground")
 
 
-def upgraded_first(planned: Plan) -> list[Manifest]:
+def upgraded_first(planned: Plan) -> list[list[Manifest]]:
     """What is to be up before all else is sent: slurmdbd, where it or slurmctld gets another release; else nothing.
+
+    Then the database where it gets another image: no slurmctld of a new release starts while it is away, and no data is
+    converted by it before the upgrade has begun well.
 
     One that has it already may convert yet, or fail: an earlier run has ended there. Slurm wants it no older than
     slurmctld, which would not talk to it. While it converts its database, which can take an hour, the old slurmctld
@@ -122,8 +126,12 @@ def upgraded_first(planned: Plan) -> list[Manifest]:
     gets_another = _gets_another(planned, _SLURMDBD) or is_upgrade(planned)
     if _SLURMDBD not in planned.live or not gets_another or not _ready(planned, DATABASE):  # for which slurmdbd waits
         return []
-    kinds = {"ConfigMap", "StatefulSet"}
-    return [item for item in planned.objects if item.kind in kinds and component_of(item.document) == ACCOUNTING]
+    both = [found[at] for found in (planned.live, planned.wanted) if (at := ("StatefulSet", DATABASE)) in found]
+    steps = [ACCOUNTING, *([DATABASE] if len(set(map(image_of, both))) > 1 else [])]
+    return [
+        [item for item in planned.objects if item.kind in _OF_DAEMON and component_of(item.document) == name]
+        for name in steps
+    ]
 
 
 def is_upgrade(planned: Plan) -> bool:

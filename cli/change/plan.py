@@ -23,13 +23,14 @@ from cli.change.owner import (
     refuse_foreign,
     refuse_half_restored,
     refuse_half_rotated,
+    refuse_left_behind,
     refuse_other_kept,
     refuse_other_stack,
     refuse_rolling,
     refuse_takeover,
 )
 from cli.errors import Failure, Refused
-from cli.kubectl.client import FIELD_MANAGER, OWNERS, Kubectl, as_list, cluster_labels, labels_of, message
+from cli.kubectl.client import FIELD_MANAGER, OWNERS, Kubectl, as_list, cluster_labels, is_unknown, labels_of, message
 from cli.program.recording import KeptValues, Made, Manifest, manifests, program_loading, record
 from cli.program.values import Resource, Secret, contains, from_state
 from cli.stack import Stack
@@ -127,6 +128,7 @@ def plan(kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *
     refuse_half_restored(planned.inside.values())
     refuse_half_rotated(planned.inside.values())
     refuse_other_kept(there, config, has_jail=("PersistentVolumeClaim", JAIL) in planned.live)
+    refuse_left_behind(kubectl, namespace, planned.wanted, found)
     refuse_rolling(kubectl, namespace, planned.live.values())
     return planned
 
@@ -252,9 +254,10 @@ def _operated(kubectl: Kubectl, namespace: str) -> dict[tuple[str, str], dict[st
     for kind in OPERATED:
         path = f"/apis/{OPERATOR}/v1/namespaces/{namespace}/{kind}?labelSelector={ours}"
         done = kubectl.run("get", "--raw", path, check=False)
-        if done.returncode != 0:
-            break
-        found |= {key(item): item for item in _items(done.stdout)}
+        if done.returncode == 0:
+            found |= {key(item): item for item in _items(done.stdout)}
+        elif not is_unknown(done):
+            raise Failure(message(done.stderr))
     return found
 
 

@@ -36,7 +36,7 @@ from cli.commands.options import ConfigOption, JsonOption
 from cli.engine import pulumi as engines
 from cli.errors import FAILED, USAGE, Failure, Refused
 from cli.jail import roots
-from cli.kubectl.client import Kubectl
+from cli.kubectl.client import Kubectl, component_of
 from cli.preview.document import (
     DetailedOption,
     MarkdownOption,
@@ -230,8 +230,9 @@ def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int, k
             if not kill_jobs:
                 refuse_lost_jobs(jobs)
         run_again(kubectl, stack.config, policy)
-        if objects := upgraded_first(planned):
-            with hinting(DATABASE_GOES_FIRST), report.step("Giving slurmdbd its new image") as step:
+        for objects in upgraded_first(planned):
+            name = component_of(objects[0].document)
+            with hinting(DATABASE_GOES_FIRST), report.step(f"Giving {name} its new image") as step:
                 send(kubectl, objects)
                 _await(kubectl, planned, objects, timeout, step)
         with hinting(way_back(saved, backups=backups) if upgrades else ""):

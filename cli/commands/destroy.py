@@ -45,7 +45,9 @@ from cli.kubectl.client import (
     cluster_labels,
     complaint,
     in_controller,
+    is_unknown,
     labels_of,
+    message,
     slurm,
 )
 from cli.preview.document import effect_lines
@@ -224,6 +226,8 @@ class _Order:
 
         Where Pulumi does that, under a lock of its own, it has nothing to wait for. Interrupted, it can be run again.
         """
+        if self.by_pulumi:  # its own lock is taken by `pulumi destroy`, after all pods have ended
+            engines.refuse_locked(self.stack)
         with nullcontext() if self.by_pulumi else held(self.kubectl, self.namespace, "destroy", report):
             # Jobs may have come while a question waited, or somebody else who had the lock.
             self.judge(again=True)
@@ -326,8 +330,10 @@ class _Order:
         """Delete what the stack has made: all with its labels but claims, and the keys, which have none."""
         kinds = ",".join(kind for kind in KINDS if kind != "persistentvolumeclaim")
         self._delete(kinds, *self.ours)
-        operated = ",".join(f"{kind}.{OPERATOR}" for kind in OPERATED)
-        self.kubectl.run("delete", operated, *self.ours, "--wait=false", check=False)  # if the cluster knows these
+        for kind in OPERATED:
+            done = self.kubectl.run("delete", f"{kind}.{OPERATOR}", *self.ours, "--wait=false", check=False)
+            if done.returncode != 0 and not is_unknown(done):
+                raise Failure(message(done.stderr), hint="run this again: data is not touched")
         self._delete(RIGHTS_OUTSIDE, *self.ours[2:])
         self._until_gone(lambda: self.kubectl.items(kinds, *self.ours))
         if data.keys:  # all who had an older key have ended

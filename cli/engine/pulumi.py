@@ -91,6 +91,21 @@ def export(stack: Stack) -> dict[str, Any]:
     return document
 
 
+def refuse_locked(stack: Stack) -> None:
+    """Raise Failure if another update of the stack is at work, or was killed: `pulumi destroy` could not be run.
+
+    Nothing is asked of the cloud: refreshing the entry of the stack itself does no more than take the lock.
+    """
+    deployment = export(stack).get("deployment") or {}
+    root = [item["urn"] for item in deployment.get("resources") or [] if item["type"] == "pulumi:pulumi:Stack"]
+    if not root:  # never applied
+        return
+    command = _command(stack, ["refresh", "--yes", "--skip-preview", "--target", *root])
+    done = subprocess.run(command, env=_environment(), check=False, capture_output=True, text=True)
+    free = f"nothing was touched. If no other update is at work, {_free(stack)}"
+    _done(done, f"pulumi cannot change {stack.name!r} now", hint=free)
+
+
 def resume(stack: Stack, document: Mapping[str, Any]) -> dict[str, str]:
     """Let an update that was killed be repeated; `document` is what `export` gave. Returns what `run` needs for that.
 

@@ -220,6 +220,11 @@ def message(stderr: str) -> str:
     return "\n".join([*named, *lines[-6:]])
 
 
+def is_unknown(done: subprocess.CompletedProcess[str]) -> bool:
+    """Whether the cluster does not know the kind of what was asked for, or has none of it."""
+    return done.returncode != 0 and ("have a resource type" in done.stderr or "(NotFound)" in done.stderr)
+
+
 def complaint(done: subprocess.CompletedProcess[str]) -> str:
     """Why a command in a pod has failed, in its own words, or in those of kubectl where it was not even started."""
     lines = [line for line in message(done.stderr).splitlines() if not line.startswith("command terminated with")]

@@ -25,7 +25,7 @@ from cli.change.plan import against_state_and_cluster, changes, compared, forese
 from cli.change.rollout import worked_jobs
 from cli.engine import pulumi as engines
 from cli.errors import CHANGES, REFUSED, USAGE, Failure, Refused
-from cli.kubectl.client import ANSWER_SECONDS, Kubectl, is_true, message
+from cli.kubectl.client import NO_SLURMDBD, SILENT_SLURMDBD, Kubectl, if_slurmdbd_answers, is_true, message
 from cli.program.recording import record
 from cli.stack import Stack, open_stack
 from config import ConfigError
@@ -204,8 +204,10 @@ def planned_policy(kubectl: Kubectl | None, config: ClusterConfig) -> PolicyPlan
         return None
     variables = [f"{name}={value}" for name, value in environment(config).items()]
     where = ("exec", "-i", "-n", namespace, ACCOUNTING_HOST, "-c", ACCOUNTING, "--")
-    asked = ("env", *variables, _PROGRAM, "--plan", "--json", "-")
-    done = kubectl.run(*where, *asked, stdin=policy_document(config), check=False, seconds=ANSWER_SECONDS)
+    asked = if_slurmdbd_answers(["env", *variables, _PROGRAM, "--plan", "--json", "-"])  # which may rightly take long
+    done = kubectl.run(*where, *asked, stdin=policy_document(config), check=False)
+    if done.returncode == NO_SLURMDBD:
+        return _not_compared(SILENT_SLURMDBD)
     try:
         answer = json.loads(done.stdout)
         return PolicyPlan(changes=tuple(answer["changes"]), notes=tuple(answer["notes"]))

@@ -223,7 +223,7 @@ class Rotation:
         lead, at = 0.0, 0
         if together and places:
             lead = 2 + len(places) / AT_A_TIME
-            at = int(self._exec(next(iter(places)), "date", "+%s").stdout) + int(lead) + 1
+            at = int(self.must(next(iter(places)), "date", "+%s")) + int(lead) + 1
         begun = time.monotonic() + lead
         self._each(places, lambda place: self.end(place, user=user, at=at))
         deadline = time.monotonic() + RESTART_SECONDS
@@ -258,11 +258,12 @@ class Rotation:
         kill = f"exec setpriv --reuid={user} --regid={user} --clear-groups sh -c '{_END}'"
         return self._run(place, "sh", "-c", 'setsid sh -c "$0" >/dev/null 2>&1 </dev/null &', f"{wait}; {kill}")
 
-    def must(self, place: Place, *command: str, stdin: str = "") -> None:
-        """Run a command in a container. Raises Failure with its own words where it fails."""
+    def must(self, place: Place, *command: str, stdin: str = "") -> str:
+        """Run a command in a container. Returns what it prints. Raises Failure with its own words where it fails."""
         done = self._exec(place, *command, stdin=stdin, seconds=60)
         if done.returncode != 0:
             raise Failure(f"{place.pod}: {complaint(done)}", hint=_GOES_ON)
+        return done.stdout
 
     def _run(self, place: Place, *command: str) -> int:
         return self._exec(place, *command).returncode

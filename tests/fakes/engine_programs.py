@@ -103,6 +103,8 @@ def _pulumi(arguments: list[str], place: str) -> int:
     match arguments:
         case ["stack", "init" | "export" | "import" as command, *_]:
             return _pulumi_stack(command, place)
+        case ["refresh", *_]:
+            return _pulumi_stack("refresh", place)
         case ["stack", "output", name, *_]:
             return _output(name, place)
         case ["preview", *rest] if "--json" in rest:

@@ -22,7 +22,7 @@ from tests.fakes.kubectl import FakeCluster, FakeKubectl, UpLock, applied, liste
 from tests.stacks import with_change
 
 NAMESPACE = thing("Namespace", "slurm")
-VOLUME = thing("PersistentVolume", "slurm-jail")
+VOLUME = thing("PersistentVolume", "slurm-jail", spec={})
 RIGHTS = [applied(kind, "slurm-health-watch") for kind in ("ClusterRole", "ClusterRoleBinding")]
 CLASS = applied("PriorityClass", "slurm-placeholder")
 """Of an earlier version; it is in no stack any more."""
@@ -73,6 +73,25 @@ def test_what_an_operator_reads_leaves_with_the_stack_s_wish_for_it_and_so_does_
     apply(kubectl, planned_in(kubectl), UpLock(kubectl))
     (words,) = kubectl.deleted
     assert words.startswith("prometheusrule.monitoring.coreos.com/slurm secret/slurmstack -n slurm")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Complaining(FakeCluster):
+    """Answers with a complaint where it is asked for what an operator reads."""
+
+    complaint: str
+
+    def run(self, *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
+        if "--raw" in arguments:
+            return subprocess.CompletedProcess(arguments, 1, "", self.complaint)
+        return super().run(*arguments, **more)
+
+
+def test_a_kind_that_cannot_be_read_is_not_taken_for_one_that_the_cluster_does_not_know() -> None:
+    unknown = "Error from server (NotFound): the server could not find the requested resource"
+    assert planned_in(Complaining(items_there=[], complaint=unknown))
+    with pytest.raises(Failure, match="Timeout: request did not complete"):
+        planned_in(Complaining(items_there=[], complaint="Error from server: Timeout: request did not complete"))
 
 
 def test_a_job_that_failed_is_made_anew_and_one_that_has_done_its_work_is_not() -> None:
@@ -180,6 +199,16 @@ def test_a_volume_whose_claim_went_with_its_namespace_can_be_claimed_again() -> 
     (patch,) = [call for call in cluster.applied if call[0] == "patch"]
     assert patch[2] == "slurm-jail"
     assert json.loads(patch[-1]) == [{"op": "remove", "path": "/spec/claimRef/uid"}]
+
+
+def test_a_volume_whose_claim_is_gone_is_never_left_aside_for_an_empty_one() -> None:
+    volume = thing("PersistentVolume", "slurm-jail", spec={"claimRef": {"namespace": "slurm", "name": "jail"}})
+    kubectl, other = FakeCluster(items_there=[NAMESPACE, volume]), with_change(stacks.dev(), "jail.storage_class", "f")
+    planned_in(kubectl)
+    with pytest.raises(Refused, match=r"the volume slurm-jail has all users' files .* storage class f"):
+        planned_in(kubectl, other)
+    volume["spec"]["claimRef"]["namespace"] = "another"
+    planned_in(kubectl, other)
 
 
 # Comparing a stack with its cluster, with kubectl's answers recorded from a real one

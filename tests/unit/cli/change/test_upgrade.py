@@ -98,9 +98,10 @@ PLANS: dict[str, tuple[Callable[[], Plan], bool, bool]] = {
 def test_slurmdbd_and_what_it_reads_come_first_where_a_release_changes(name: str) -> None:
     plan, goes_first, is_another = PLANS[name]
     found = plan()
-    first = upgraded_first(found)
-    wanted = {("StatefulSet", "slurmdbd"), ("ConfigMap", "slurmdbd")} if goes_first else set()
-    assert {(item.kind, item.name.partition("-")[0]) for item in first} == wanted
+    steps = [{(item.kind, item.name.partition("-")[0]) for item in step} for step in upgraded_first(found)]
+    daemon = {("StatefulSet", "slurmdbd"), ("ConfigMap", "slurmdbd")}
+    wanted = [daemon, {("StatefulSet", "database")}] if goes_first else []
+    assert steps == wanted, "the database is not away while a new slurmctld starts"
     assert is_upgrade(found) == is_another
 
 

@@ -21,7 +21,7 @@ from cli.stack import Stack, open_stack
 from config import load_config
 from local.report import PlainReport
 from tests import stacks
-from tests.fakes.kubectl import FakeCluster
+from tests.fakes.kubectl import FakeCluster, thing
 from tests.recordings import record
 from tests.stacks import with_change
 from tests.unit.cli.command_line import stack_file
@@ -88,6 +88,21 @@ def test_an_update_is_not_whole_where_slurmctld_answered_neither_before_nor_afte
     monkeypatch.setattr(cluster_commands, "_build_local_images", lambda *_: None)
     with pytest.raises(Failure, match="all is applied, but slurmctld does not answer: no answer within 10 s"):
         cluster_commands._up_with_kubectl(stack, PlainReport(), yes=True, timeout=0, kill_jobs=False, backup=False)
+
+
+def test_a_cluster_that_another_command_has_just_begun_to_make_is_not_applied_to(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubectl = FakeCluster(items_there=[thing("Namespace", "slurm")])
+    planned = plan(kubectl, stack.config, stack.sections, stack=stack.name)
+    not_held = SimpleNamespace(is_held=False)
+    monkeypatch.setattr(cluster_commands, "reach", lambda _: kubectl)
+    monkeypatch.setattr(cluster_commands, "held", lambda *_, **__: nullcontext(not_held))
+    monkeypatch.setattr(cluster_commands, "plan", lambda *_, **__: planned)
+    monkeypatch.setattr(cluster_commands, "planned_policy", lambda *_: None)
+    with pytest.raises(Failure, match="another command has just begun to make this cluster"):
+        cluster_commands._up_with_kubectl(stack, PlainReport(), yes=True, timeout=0, kill_jobs=False, backup=False)
+    assert not kubectl.applied
 
 
 def test_machines_in_a_cloud_are_not_sent_for_images_that_are_only_here() -> None:

@@ -14,6 +14,7 @@ import pytest
 from cli.change.change import Change, of_object
 from cli.change.effects import Effect
 from cli.errors import CHANGES, REFUSED, Refused
+from cli.kubectl.client import NO_SLURMDBD
 from cli.preview import document
 from cli.preview.document import (
     NOT_COMPARED,
@@ -98,17 +99,20 @@ class Slurmdbd(PlayedKubectl):
     ready: str = "True"
     printed: str = ""
     complained: str = ""
+    code: int = 0
     job_state: str = "Complete"
     calls: list[tuple[str, ...]] = field(default_factory=list)
     stdin: list[str] = field(default_factory=list)
 
     def run(
-        self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
+        self, *arguments: str, stdin: str | None = None, check: bool = True, seconds: float = 600
     ) -> subprocess.CompletedProcess[str]:
         assert not check or not self.complained
+        assert seconds == 600, "a large policy may take minutes"
         self.calls.append(arguments)
         self.stdin.append(stdin or "")
-        return subprocess.CompletedProcess(arguments, int(bool(self.complained)), self.printed, self.complained)
+        code = self.code or int(bool(self.complained))
+        return subprocess.CompletedProcess(arguments, code, self.printed, self.complained)
 
     def items(self, *arguments: str) -> list[dict[str, Any]]:
         if UID_LABEL in arguments:
@@ -156,7 +160,9 @@ def test_the_finished_job_goes_only_where_slurm_has_something_else(
     assert any(call[:2] == ("delete", "job") for call in kubectl.calls) == deleted
 
 
-def test_a_slurmdbd_that_cannot_tell_stops_no_preview() -> None:
-    planned = planned_policy(Slurmdbd(complained="policy: no, says Slurm"), configuration())
-    note = "! the policy in force cannot be compared: policy: no, says Slurm"
+@pytest.mark.parametrize("code", [0, NO_SLURMDBD])
+def test_a_slurmdbd_that_cannot_tell_stops_no_preview(code: int) -> None:
+    planned = planned_policy(Slurmdbd(complained="policy: no, says Slurm", code=code), configuration())
+    why = "slurmdbd does not answer" if code else "policy: no, says Slurm"
+    note = f"! the policy in force cannot be compared: {why}"
     assert planned == PolicyPlan(changes=(), notes=(note,))

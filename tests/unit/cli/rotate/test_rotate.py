@@ -53,7 +53,9 @@ class Cluster(FakeCluster):
     ) -> subprocess.CompletedProcess[str]:
         self.said.append(arguments)
         if arguments[0] == "exec":
-            return subprocess.CompletedProcess(arguments, self._exec(arguments, stdin), "1700000000", "")
+            code = self._exec(arguments, stdin)
+            told = ("", "no answer") if code else ("1700000000", "")
+            return subprocess.CompletedProcess(arguments, code, *told)
         if arguments[0] == "replace":
             new = json.loads(stdin or "")
             old = self.secret(new["metadata"]["name"])
@@ -153,6 +155,22 @@ def test_a_rotation_that_was_cut_short_goes_on_with_its_key_at_one_moment_and_st
     assert kubectl.digest() == first.digest
     assert sorted(kubectl.restarted) == ["controller-0", "login-0"]
     assert len({found for words in kubectl.said for found in re.findall(r"-lt (\d+)", words[-1])}) == 1
+
+
+def test_a_machine_whose_clock_cannot_be_read_any_more_ends_a_rotation_that_can_go_on(
+    kubectl: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spread = Rotation.spread
+
+    def then_lost(rotation: Rotation, step: Any) -> None:
+        spread(rotation, step)
+        kubectl.silent.add("controller-0")
+
+    monkeypatch.setattr(Rotation, "spread", then_lost)
+    with pytest.raises(Failure, match="controller-0: no answer") as caught:
+        run(kubectl, "munge")
+    assert "run this again" in caught.value.hint
+    assert kubectl.restarted == []
 
 
 def test_a_rotation_of_the_database_s_password_goes_on_while_slurmdbd_may_not_log_in(
