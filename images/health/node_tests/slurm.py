@@ -25,8 +25,7 @@ LOWEST: Final = 2_147_483_645
 """The most that `--nice` takes (sbatch(1))."""
 
 RESERVATION: Final = "health-test-"
-"""With the node's name: what keeps a node for the tests alone, by which images/common/policy/reservation.py knows it
-too, and by the comment."""
+"""With the node's name: what keeps a node for the tests alone."""
 
 _NAME: Final = re.compile(r"health-(?P<test>[a-z0-9][a-z0-9-]*):(?P<node>[^,:\s]+)")
 _ENDED: Final = frozenset({"COMPLETED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"})
