@@ -29,8 +29,11 @@ QUOTAS = {
     "compute.instance.gpu.h100": 16,
     "compute.instance.count": 10,
     "compute.instance.non-gpu.vcpu": 1000,
+    "compute.disk.count": 10,
+    "compute.disk.size.network-ssd": 10_000 * GIB,
     "compute.filesystem.size.network-ssd": 4096 * GIB,
     "mk8s.cluster.count": 1,
+    "vpc.allocation.count": 100,
 }
 """Just enough or more for the example: quotas of the tenant."""
 

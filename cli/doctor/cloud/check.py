@@ -18,11 +18,12 @@ from rich.markup import escape
 
 from cli.access.nebius_sdk import close_sdk, open_sdk
 from cli.doctor.cloud.ask import Answers, Unanswered, ask, listed
-from config.base import GIBIBYTE
+from config.base import GIBIBYTE, gibibytes
 from config.cluster import ClusterConfig
-from config.nebius.needs import filesystems_of
+from config.nebius.needs import VOLUME_DISK, disks_of, filesystems_of
 from config.nebius.platforms import Preset, nebius_catalogue
 from config.sections.cloud import NebiusCloud
+from config.sections.machines import BootDisk
 
 LIMIT = 30.0
 """Seconds for all answers together."""
@@ -110,6 +111,8 @@ class NodeNeed:
     """Machines that the stack runs with: workers as many as `size` says, other roles what they need to begin."""
     most: int
     """Machines that autoscaling may come to; never less than `count`."""
+    disk: BootDisk
+    """Of one machine."""
 
 
 def machines_of(config: ClusterConfig, cloud: NebiusCloud) -> Iterator[NodeNeed]:
@@ -119,14 +122,14 @@ def machines_of(config: ClusterConfig, cloud: NebiusCloud) -> Iterator[NodeNeed]
     most = {"controller": 1, "login": logins}
     for role, nodes in cloud.roles.items():
         count, limit = max(begin[role], nodes.min_size), min(most.get(role, nodes.max_size), nodes.max_size)
-        kind = {"platform": nodes.platform, "preset": nodes.preset}
+        kind, disk = {"platform": nodes.platform, "preset": nodes.preset}, nodes.boot_disk
         if (size := catalogue.preset(**kind)) is not None:
-            yield NodeNeed(name=role, is_pool=False, **kind, size=size, count=count, most=max(count, limit))
+            yield NodeNeed(name=role, is_pool=False, **kind, size=size, count=count, most=max(count, limit), disk=disk)
     for name, pool in config.worker_nodes.items():
         count = max(pool.least, pool.node_groups * pool.kept_in_group)
-        kind = {"platform": str(pool.platform), "preset": str(pool.preset)}
+        kind, most = {"platform": str(pool.platform), "preset": str(pool.preset)}, max(count, pool.most)
         if (size := catalogue.preset(**kind)) is not None:
-            yield NodeNeed(name=name, is_pool=True, **kind, size=size, count=count, most=max(count, pool.most))
+            yield NodeNeed(name=name, is_pool=True, **kind, size=size, count=count, most=most, disk=pool.boot_disk)
 
 
 def _present(answers: Answers, left: int, wanted: int) -> Finding:
@@ -283,13 +286,17 @@ def _of_the_machines(
     """Amounts by quota that the machines begin with, or with `most` may come to by autoscaling.
 
     The names are those that the service lists (`nebius quotas quota-allowance list`). Machines with GPUs do not count
-    against vCPUs, and preemptible ones have a quota of their own. Of disks and addresses the service itself complains.
+    against vCPUs, preemptible ones have a quota of their own, and each machine takes two addresses: its own and the
+    range of its pods.
     """
     total: Counter[str] = Counter()
     for node in nodes:
         pool = config.worker_nodes[node.name] if node.is_pool else None
         machines = node.most if most else node.count
         total["compute.instance.count"] += machines
+        total["compute.disk.count"] += machines
+        total[f"compute.disk.size.{_slug(node.disk.type)}"] += machines * gibibytes(node.disk.size) * GIBIBYTE
+        total["vpc.allocation.count"] += 2 * machines
         if pool is not None and pool.preemptible:
             total["compute.instance.preemptible.count"] += machines
         elif node.size.gpus:
@@ -307,12 +314,18 @@ def _gpu_quota(node: NodeNeed) -> str:
 
 def _of_the_rest(config: ClusterConfig) -> Counter[str]:
     """Of a new cluster."""
-    total = Counter({"mk8s.cluster.count": 1})
+    disks = disks_of(config)
+    total = Counter({"mk8s.cluster.count": 1, "compute.disk.count": len(disks)})
+    total[f"compute.disk.size.{_slug(VOLUME_DISK)}"] = sum(disks) * GIBIBYTE
     for item in filesystems_of(config):
         if item.filesystem.id is None:
-            kind = item.filesystem.type.lower().replace("_", "-")
-            total[f"compute.filesystem.size.{kind}"] += item.size_gib * GIBIBYTE
+            total[f"compute.filesystem.size.{_slug(item.filesystem.type)}"] += item.size_gib * GIBIBYTE
     return total
+
+
+def _slug(kind: str) -> str:
+    """`network-ssd` of `NETWORK_SSD`."""
+    return kind.lower().replace("_", "-")
 
 
 def _told(amount: int, unit: str) -> str:

@@ -88,6 +88,10 @@ ANSWERS: dict[str, list[tuple[Reply, dict[str, Any], str, str, str]]] = {
         (cloud.quota_reply({"compute.instance.gpu.h100": (16, 8)}), STACK, "quotas", "change", "16 more"),
         (LESS, STACK, "quotas", "change", "2048 GiB more needed, and the tenant's quota has 1024 GiB left of 1024 GiB"),
         (cloud.quota_reply({"compute.instance.count": (5, 0)}), STACK, "quotas", "warning", "autoscaling"),
+        (cloud.quota_reply({"compute.disk.count": (4, 0)}), STACK, "quotas", "change", "7 more needed"),
+        (cloud.quota_reply({"compute.disk.size.network-ssd": (640 * GIB, 0)}), STACK, "quotas", "change",
+         "660 GiB more needed"),
+        (cloud.quota_reply({"vpc.allocation.count": (9, 0)}), STACK, "quotas", "change", "10 more needed"),
         (cloud.quota_reply({"compute.instance.gpu.h100": (64, 0)}), SLOW, "quotas", "unchecked",
          "compute.filesystem.size.network-hdd: no such quota is listed"),
     ],
@@ -158,8 +162,9 @@ def test_reserved_gpus_need_no_quota_and_are_not_given_to_two_pools(doctor: Doct
     }
     assert worst(doctor(replies), "quotas").state != "change"
     sections = cloud.stack()
-    sections["worker_nodes"]["more"] = sections["worker_nodes"]["default"]
-    assert "16 more needed" in worst(doctor(replies, sections), "quotas").message
+    for other in ({}, {"reservation": {"policy": "STRICT"}}):
+        sections["worker_nodes"]["more"] = sections["worker_nodes"]["default"] | other
+        assert "16 more needed" in worst(doctor(replies, sections), "quotas").message
 
 
 def test_preemptible_machines_have_a_quota_and_capacity_of_their_own(doctor: Doctor) -> None:
