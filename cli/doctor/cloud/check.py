@@ -168,22 +168,22 @@ class Demand(NamedTuple):
 
     platform: str
     preset: str
-    fabric: str
-    """Empty: any."""
+    fabric: str | None
+    """Empty: any. None: that of an existing GPU cluster, which is not known."""
     source: Literal["preemptible", "reserved", "on demand", "reserved or on demand"]
 
     def fits(self, advice: ResourceAdvice, region: str) -> bool:
         """Whether it is about a place that will do: without a fabric of its own a pool may get machines anywhere."""
-        return advice.spec.region == region and self.fabric in {"", advice.spec.fabric}
+        return advice.spec.region == region and self.fabric in {None, "", advice.spec.fabric}
 
 
 def _demand(node: NodeNeed, config: ClusterConfig, answers: Answers) -> Demand:
     """Where a pool's machines come from."""
     pool = config.worker_nodes[node.name]
-    fabric = ""
+    fabric: str | None = ""
     if pool.gpu_cluster is not None:
         known = {item.metadata.id: item.spec.infiniband_fabric for item in listed(answers.gpu_clusters)}
-        fabric = pool.gpu_cluster.infiniband_fabric or known.get(pool.gpu_cluster.id or "", "")
+        fabric = pool.gpu_cluster.infiniband_fabric or known.get(pool.gpu_cluster.id or "")
     if pool.preemptible:
         return Demand(node.platform, node.preset, fabric, "preemptible")
     match pool.reservation.policy if pool.reservation is not None else "AUTO":
@@ -200,6 +200,9 @@ def _capacity(answers: Answers, demand: Demand, wanted: int, region: str) -> Fin
     subject = f"{wanted} x {demand.platform} {demand.preset}{where}, {demand.source}"
     if isinstance(answers.advice, Unanswered):
         return Finding("capacity", "unchecked", f"{subject}: {answers.advice.reason}")
+    if demand.fabric is None:
+        why = "the fabric of an existing GPU cluster is not known, so nor is what can be had there"
+        return Finding("capacity", "warning", f"{subject}: {why}")
     here: list[int] = []
     for advice in (one for one in _about(answers, demand) if demand.fits(one, region)):
         status = advice.status

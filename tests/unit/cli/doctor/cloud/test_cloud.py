@@ -77,6 +77,7 @@ def test_a_question_without_an_answer_is_never_fine_and_the_others_are_answered(
 STACK = cloud.stack()
 SLOW = with_change(STACK, "jail.filesystem", {"type": "NETWORK_HDD"})
 STRICT = cloud.stack(reservation={"policy": "STRICT"})
+JOINED = cloud.stack(gpu_cluster={"id": "computegpucluster-e00a"})
 ELSEWHERE = cloud.advices(cloud.advice(region="eu-west1"), cloud.advice(fabric="fabric-3"))
 LESS = cloud.quota_reply({"compute.filesystem.size.network-ssd": (1024 * GIB, 0)})
 
@@ -99,6 +100,10 @@ ANSWERS: dict[str, list[tuple[Reply, dict[str, Any], str, str, str]]] = {
         (cloud.advices(cloud.advice(machines=1)), STACK, "capacity", "change", "only 1 can be had now"),
         (ELSEWHERE, STACK, "capacity", "warning", "the service names none in eu-north1"),
         (cloud.advices(cloud.advice(reserved=1)), STRICT, "capacity", "change", "reserved: only 1 can be had now"),
+    ],
+    "GpuClusterService/List": [
+        (cloud.gpu_cluster("fabric-2"), JOINED, "capacity", "change", "on fabric-2, reserved or on demand: only 0"),
+        (cloud.FORBIDDEN, JOINED, "capacity", "warning", "the fabric of an existing GPU cluster is not known"),
     ],
 }  # fmt: skip
 
