@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -162,8 +163,8 @@ def _above(accounts: Mapping[Key, Attributes], names: list[str]) -> set[Key]:
     return found
 
 
-def _idle(kind: ObjectKind, values: Attributes, qos: Set[Key]) -> Attributes:
-    """Without a default QOS that might not be allowed any more: one that leaves, or that accounts above may lose now."""
+def _idle(kind: ObjectKind, values: Attributes, qos: AbstractSet[Key]) -> Attributes:
+    """Without a default QOS that may not be allowed any more: one that leaves, or that accounts above may lose now."""
     if kind == "qos":
         return values
     if kind == "association":

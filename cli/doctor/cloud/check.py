@@ -127,9 +127,9 @@ def machines_of(config: ClusterConfig, cloud: NebiusCloud) -> Iterator[NodeNeed]
             yield NodeNeed(name=role, is_pool=False, **kind, size=size, count=count, most=max(count, limit), disk=disk)
     for name, pool in config.worker_nodes.items():
         count = max(pool.least, pool.node_groups * pool.kept_in_group)
-        kind, most = {"platform": str(pool.platform), "preset": str(pool.preset)}, max(count, pool.most)
+        kind, limit = {"platform": str(pool.platform), "preset": str(pool.preset)}, max(count, pool.most)
         if (size := catalogue.preset(**kind)) is not None:
-            yield NodeNeed(name=name, is_pool=True, **kind, size=size, count=count, most=most, disk=pool.boot_disk)
+            yield NodeNeed(name=name, is_pool=True, **kind, size=size, count=count, most=limit, disk=pool.boot_disk)
 
 
 def _present(answers: Answers, left: int, wanted: int) -> Finding:
