@@ -206,7 +206,8 @@ GONE: Final = {
     "priority": ": write its keys as slurm.conf has them, below slurm.settings: PriorityWeightFairshare, "
     "PriorityWeightQOS, PriorityWeightTRES, PriorityDecayHalfLife, PriorityMaxAge and others",
     "reservations": ": remove it. Slurm's own command makes and changes them: `scontrol create reservation` "
-    "(docs/scheduling.md); `scontrol show reservation` has those that are there",
+    "(docs/scheduling.md). Those that are there stay, unless `images` names an earlier version's, which would remove "
+    "them: first `scontrol update reservationname=NAME comment=kept`",
     "rest.cpu": ": remove it. A pod asks for 50m",
     "rest.max_connections": ": remove it. slurmrestd takes 124 at a time; `rest.size` adds pods",
     "rest.memory": ": remove it. A pod asks for 128Mi, and has no limit",

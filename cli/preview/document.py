@@ -193,6 +193,11 @@ def _earlier(file: Path) -> Stack:
 
 _PROGRAM = "/usr/libexec/slurmstack/policy"
 
+_RESERVATION = (
+    "stays, unless `images` names those of an earlier version, which remove it: "
+    "`scontrol update reservationname=NAME comment=kept` prevents that"
+)
+
 
 def planned_policy(kubectl: Kubectl | None, config: ClusterConfig) -> PolicyPlan | None:
     """Compare the stack file with Slurm. None without accounting, and where slurmdbd does not run yet."""
@@ -210,7 +215,11 @@ def planned_policy(kubectl: Kubectl | None, config: ClusterConfig) -> PolicyPlan
         return _not_compared(SILENT_SLURMDBD)
     try:
         answer = json.loads(done.stdout)
-        return PolicyPlan(changes=tuple(answer["changes"]), notes=tuple(answer["notes"]))
+        # Of the program of earlier images: this version's leaves reservations alone.
+        theirs = [line for line in answer["changes"] if line.startswith("- reservation ")]
+        kept = [f"! {line.removeprefix('- ')} {_RESERVATION}" for line in theirs]
+        changes = (line for line in answer["changes"] if line not in theirs)
+        return PolicyPlan(changes=tuple(changes), notes=(*answer["notes"], *kept))
     except (ValueError, KeyError, TypeError):
         return _not_compared(message(done.stderr) or "no answer")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -107,17 +108,18 @@ def _with_kept(present: State, wanted: State, jobs: Iterable[Job], *, prune: boo
     kept: dict[ObjectKind, dict[Key, Attributes]] = {"qos": {}, "association": {}, "account": {}}
     notes = []
     for kind, those in kept.items():
+        qos = wanted.qos.keys() | kept["qos"].keys()
         for key, values in sorted(_leaving(present, wanted, kind).items()):
             if not prune and not is_declared(kind, values):
                 those[key] = values
                 notes.append(f"! {_subject(kind, key)} was made by hand: kept (accounting.prune: true removes it)")
             elif found := used[(kind, *key[:2])]:
-                those[key] = _idle(kind, values)
+                those[key] = _idle(kind, values, qos)
                 notes.append(_kept_line(kind, key, found))
     leaving = _leaving(present, wanted, "account")
     below = [*(account for _, account, _ in kept["association"]), *(name for (name,) in kept["account"])]
     for key in sorted(_above(leaving, below) - kept["account"].keys()):
-        kept["account"][key] = _idle("account", leaving[key])
+        kept["account"][key] = _idle("account", leaving[key], qos)
         notes.append(_kept_line("account", key, ()))
     state = State(
         qos={**wanted.qos, **kept["qos"]},
@@ -136,7 +138,8 @@ def _kept_users(present: State, wanted: State, kept: Iterable[Key], *, prune: bo
     there = present.associations.items()
     leaving = {(user,) for (user, *_), values in there if prune or is_declared("association", values)}
     found: dict[Key, Attributes] = {}
-    for key in accounts.keys() - wanted.users.keys():
+    # One that was made while this was read has an association, and is not among the users yet.
+    for key in accounts.keys() & present.users.keys() - wanted.users.keys():
         default, level = present.users[key]["default_account"], present.users[key]["admin_level"]
         found[key] = {
             "default_account": default if default in accounts[key] else min(accounts[key]),
@@ -160,12 +163,14 @@ def _above(accounts: Mapping[Key, Attributes], names: list[str]) -> set[Key]:
     return found
 
 
-def _idle(kind: ObjectKind, values: Attributes) -> Attributes:
-    """Without a default QOS, which must be one that is allowed, also by accounts above that may lose it now."""
+def _idle(kind: ObjectKind, values: Attributes, qos: AbstractSet[Key]) -> Attributes:
+    """Without a default QOS that may not be allowed any more: one that leaves, or that accounts above may lose now."""
     if kind == "qos":
         return values
-    closed = {"max_submit_jobs": 0} if kind == "association" else {}
-    return {**values, "default_qos": None, **closed}
+    if kind == "association":
+        return {**values, "default_qos": None, "max_submit_jobs": 0}
+    default = values["default_qos"]
+    return values if default in values["qos"] and (default,) in qos else {**values, "default_qos": None}
 
 
 # ---------------------------------------------------------------- what changes

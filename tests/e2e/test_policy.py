@@ -104,19 +104,19 @@ def test_a_change_by_hand_is_shown_by_preview_and_undone_by_up(slurm: SlurmOnKub
 
 
 def test_what_slurm_refuses_of_a_policy_is_told_and_the_next_up_goes_on(slurm: SlurmOnKubernetes) -> None:
+    """Somebody's default QOS may neither go nor be taken from what the account allows."""
     before, sections = policy(slurm), slurm.sections
-    tomorrow = f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%dT08:00:00}"
-    slurm.slurm(f"scontrol create reservationname=byhand starttime={tomorrow} duration=60 nodes=default-0 users=root")
-    course = {"start": tomorrow, "duration": "60", "nodes": ["default-0"], "accounts": ["physics"]}
-    slurm.sections = {**sections, "reservations": {"course": course}}
+    slurm.slurm("sacctmgr --immediate add user bob account=physics defaultqos=high")
+    accounts = sections["accounts"] | {"physics": {"fairshare": 44}, "biology": {"fairshare": 1}}
+    slurm.sections = {**sections, "accounts": accounts, "qos": {}}
 
-    done = slurm.change("accounts.physics.fairshare", 44, check=False)
+    done = slurm.up(check=False)
 
     slurm.sections = sections
     assert done.returncode != 0
-    assert "overlaps with another reservation" in done.stdout + done.stderr
-    assert "course" not in slurm.slurm("scontrol show reservation")
-    slurm.slurm("scontrol delete reservationname=byhand")
+    assert "while doing: " in done.stdout + done.stderr
+    assert "44" in slurm.slurm("sacctmgr --noheader list assoc where account=physics user= format=share").split()
+    slurm.slurm("sacctmgr --immediate delete user where name=bob account=physics")
     slurm.up()
     assert policy(slurm) == before
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import nebius.api.nebius.capacity.v1 as capacity
+import nebius.api.nebius.compute.v1 as compute
 import nebius.api.nebius.iam.v2 as iam2
 import nebius.api.nebius.mk8s.v1 as mk8s
 import nebius.api.nebius.quotas.v1 as quotas
@@ -29,8 +30,11 @@ QUOTAS = {
     "compute.instance.gpu.h100": 16,
     "compute.instance.count": 10,
     "compute.instance.non-gpu.vcpu": 1000,
+    "compute.disk.count": 10,
+    "compute.disk.size.network-ssd": 10_000 * GIB,
     "compute.filesystem.size.network-ssd": 4096 * GIB,
     "mk8s.cluster.count": 1,
+    "vpc.allocation.count": 100,
 }
 """Just enough or more for the example: quotas of the tenant."""
 
@@ -93,6 +97,14 @@ def advices(*items: Advice) -> Reply:
     """Advice, in pages of two. The real service refuses a project here."""
     listed = pages(capacity.ListResourceAdviceResponse, list(items), 2)
     return lambda request: listed(request) if request.parent_id == TENANT else FORBIDDEN
+
+
+def gpu_cluster(fabric: str) -> Reply:
+    """The one GPU cluster of the project."""
+    made = compute.GpuCluster(
+        metadata=ResourceMetadata(id="computegpucluster-e00a"), spec=compute.GpuClusterSpec(infiniband_fabric=fabric)
+    )
+    return pages(compute.ListGpuClustersResponse, [made], 50)
 
 
 def group(name: str, preset: str, kind: str, machines: int) -> mk8s.NodeGroup:

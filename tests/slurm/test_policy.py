@@ -29,6 +29,8 @@ from tests.slurm.pod import HANG_SECONDS, LIBEXEC, wait_until
 EXAMPLES = 5
 """Of two policies each: some twenty seconds of a real slurmdbd."""
 
+BY_HAND = ("add qos byhand", "add account byhand", "add user alice account=byhand")
+
 NOTHING = {"version": 1, "prune": True, "accounts": {}, "users": {}, "qos": {}}
 
 PEOPLE = {"alice": 10001, "bob": 10002, "carol": 10003}
@@ -212,13 +214,17 @@ def test_a_user_who_leaves_with_jobs_stays_until_they_end_and_gets_no_new_ones(c
 @settings(max_examples=EXAMPLES, derandomize=True, database=None, phases=[Phase.generate])
 @given(policies=st.lists(documents(), min_size=2, max_size=2))
 def replay(cluster: AccountingSandbox, policies: list[dict[str, Any]]) -> None:
-    """Have policies made one after the other."""
+    """Have policies made one after the other, and something by hand between them."""
     slurm = Slurm(runner=in_pod(cluster), cluster="sandbox")
-    for document in [*policies, NOTHING]:
+    for number, document in enumerate([*policies, NOTHING]):
+        for what in BY_HAND if number == 1 else ():
+            assert sacctmgr(cluster, what).returncode == 0, what
         asked = load(json.dumps(document))
         bring_in_line(slurm, asked, lambda _: None, Clock())
         there = read(slurm)
         assert matches(there, asked.wanted)
+        found = ("byhand",) in there.qos, ("byhand",) in there.accounts, ("alice", "byhand", "") in there.associations
+        assert set(found) == {number == 1 and not asked.prune}
         assert plan(there, asked.wanted, prune=asked.prune).changes == ()
 
 

@@ -18,11 +18,12 @@ from rich.markup import escape
 
 from cli.access.nebius_sdk import close_sdk, open_sdk
 from cli.doctor.cloud.ask import Answers, Unanswered, ask, listed
-from config.base import GIBIBYTE
+from config.base import GIBIBYTE, gibibytes
 from config.cluster import ClusterConfig
-from config.nebius.needs import filesystems_of
+from config.nebius.needs import VOLUME_DISK, disks_of, filesystems_of
 from config.nebius.platforms import Preset, nebius_catalogue
 from config.sections.cloud import NebiusCloud
+from config.sections.machines import BootDisk
 
 LIMIT = 30.0
 """Seconds for all answers together."""
@@ -110,6 +111,8 @@ class NodeNeed:
     """Machines that the stack runs with: workers as many as `size` says, other roles what they need to begin."""
     most: int
     """Machines that autoscaling may come to; never less than `count`."""
+    disk: BootDisk
+    """Of one machine."""
 
 
 def machines_of(config: ClusterConfig, cloud: NebiusCloud) -> Iterator[NodeNeed]:
@@ -119,14 +122,14 @@ def machines_of(config: ClusterConfig, cloud: NebiusCloud) -> Iterator[NodeNeed]
     most = {"controller": 1, "login": logins}
     for role, nodes in cloud.roles.items():
         count, limit = max(begin[role], nodes.min_size), min(most.get(role, nodes.max_size), nodes.max_size)
-        kind = {"platform": nodes.platform, "preset": nodes.preset}
+        kind, disk = {"platform": nodes.platform, "preset": nodes.preset}, nodes.boot_disk
         if (size := catalogue.preset(**kind)) is not None:
-            yield NodeNeed(name=role, is_pool=False, **kind, size=size, count=count, most=max(count, limit))
+            yield NodeNeed(name=role, is_pool=False, **kind, size=size, count=count, most=max(count, limit), disk=disk)
     for name, pool in config.worker_nodes.items():
         count = max(pool.least, pool.node_groups * pool.kept_in_group)
-        kind = {"platform": str(pool.platform), "preset": str(pool.preset)}
+        kind, limit = {"platform": str(pool.platform), "preset": str(pool.preset)}, max(count, pool.most)
         if (size := catalogue.preset(**kind)) is not None:
-            yield NodeNeed(name=name, is_pool=True, **kind, size=size, count=count, most=max(count, pool.most))
+            yield NodeNeed(name=name, is_pool=True, **kind, size=size, count=count, most=limit, disk=pool.boot_disk)
 
 
 def _present(answers: Answers, left: int, wanted: int) -> Finding:
@@ -160,31 +163,27 @@ def _holds(group: str, node: NodeNeed, name: str) -> bool:
 # What can be had now
 
 
-_UNKNOWN = "an unknown fabric"
-"""That of an existing GPU cluster which the cloud does not list."""
-
-
 class Demand(NamedTuple):
     """Machines of one kind that come from the same place."""
 
     platform: str
     preset: str
-    fabric: str
-    """Empty: any."""
+    fabric: str | None
+    """Empty: any. None: that of an existing GPU cluster, which is not known."""
     source: Literal["preemptible", "reserved", "on demand", "reserved or on demand"]
 
     def fits(self, advice: ResourceAdvice, region: str) -> bool:
         """Whether it is about a place that will do: without a fabric of its own a pool may get machines anywhere."""
-        return advice.spec.region == region and self.fabric in {"", _UNKNOWN, advice.spec.fabric}
+        return advice.spec.region == region and self.fabric in {None, "", advice.spec.fabric}
 
 
 def _demand(node: NodeNeed, config: ClusterConfig, answers: Answers) -> Demand:
     """Where a pool's machines come from."""
     pool = config.worker_nodes[node.name]
-    fabric = ""
+    fabric: str | None = ""
     if pool.gpu_cluster is not None:
         known = {item.metadata.id: item.spec.infiniband_fabric for item in listed(answers.gpu_clusters)}
-        fabric = pool.gpu_cluster.infiniband_fabric or known.get(pool.gpu_cluster.id or "", _UNKNOWN)
+        fabric = pool.gpu_cluster.infiniband_fabric or known.get(pool.gpu_cluster.id or "")
     if pool.preemptible:
         return Demand(node.platform, node.preset, fabric, "preemptible")
     match pool.reservation.policy if pool.reservation is not None else "AUTO":
@@ -201,6 +200,9 @@ def _capacity(answers: Answers, demand: Demand, wanted: int, region: str) -> Fin
     subject = f"{wanted} x {demand.platform} {demand.preset}{where}, {demand.source}"
     if isinstance(answers.advice, Unanswered):
         return Finding("capacity", "unchecked", f"{subject}: {answers.advice.reason}")
+    if demand.fabric is None:
+        why = "the fabric of an existing GPU cluster is not known, so nor is what can be had there"
+        return Finding("capacity", "warning", f"{subject}: {why}")
     here: list[int] = []
     for advice in (one for one in _about(answers, demand) if demand.fits(one, region)):
         status = advice.status
@@ -208,8 +210,6 @@ def _capacity(answers: Answers, demand: Demand, wanted: int, region: str) -> Fin
         here.append(sum(offer.available for offer in offers.get(demand.source, [status.reserved, status.on_demand])))
     if not here:
         return Finding("capacity", "warning", f"{subject}: the service names none in {region}, so it may be wrong")
-    if sum(here) >= wanted and demand.fabric == _UNKNOWN:
-        return Finding("capacity", "warning", f"{subject}: {sum(here)} can be had now, on all fabrics together")
     if sum(here) >= wanted:
         return Finding("capacity", "fine", f"{subject}: {sum(here)} can be had now")
     instead = "make the pool smaller, reserve capacity, or try later (quotas bound this number, too)"
@@ -261,8 +261,7 @@ def _reserved(answers: Answers, nodes: Sequence[NodeNeed], config: ClusterConfig
     taken: Counter[tuple[str, str, str]] = Counter()
     found: Counter[str] = Counter()
     asked = [(node, _demand(node, config, answers)) for node in nodes if node.is_pool and node.size.gpus]
-    # Those without a fabric of their own last: they may have others.
-    for node, demand in sorted(asked, key=lambda one: one[1].fabric in {"", _UNKNOWN}):
+    for node, demand in sorted(asked, key=lambda one: not one[1].fabric):  # which may have others than those of its own
         machines = node.count if "reserved" in demand.source else 0
         for one in _about(answers, demand):
             there = (demand.platform, demand.preset, one.spec.fabric)
@@ -290,13 +289,17 @@ def _of_the_machines(
     """Amounts by quota that the machines begin with, or with `most` may come to by autoscaling.
 
     The names are those that the service lists (`nebius quotas quota-allowance list`). Machines with GPUs do not count
-    against vCPUs, and preemptible ones have a quota of their own. Of disks and addresses the service itself complains.
+    against vCPUs, preemptible ones have a quota of their own, and each machine takes two addresses: its own and the
+    range of its pods.
     """
     total: Counter[str] = Counter()
     for node in nodes:
         pool = config.worker_nodes[node.name] if node.is_pool else None
         machines = node.most if most else node.count
         total["compute.instance.count"] += machines
+        total["compute.disk.count"] += machines
+        total[f"compute.disk.size.{_slug(node.disk.type)}"] += machines * gibibytes(node.disk.size) * GIBIBYTE
+        total["vpc.allocation.count"] += 2 * machines
         if pool is not None and pool.preemptible:
             total["compute.instance.preemptible.count"] += machines
         elif node.size.gpus:
@@ -314,12 +317,18 @@ def _gpu_quota(node: NodeNeed) -> str:
 
 def _of_the_rest(config: ClusterConfig) -> Counter[str]:
     """Of a new cluster."""
-    total = Counter({"mk8s.cluster.count": 1})
+    disks = disks_of(config)
+    total = Counter({"mk8s.cluster.count": 1, "compute.disk.count": len(disks)})
+    total[f"compute.disk.size.{_slug(VOLUME_DISK)}"] = sum(disks) * GIBIBYTE
     for item in filesystems_of(config):
         if item.filesystem.id is None:
-            kind = item.filesystem.type.lower().replace("_", "-")
-            total[f"compute.filesystem.size.{kind}"] += item.size_gib * GIBIBYTE
+            total[f"compute.filesystem.size.{_slug(item.filesystem.type)}"] += item.size_gib * GIBIBYTE
     return total
+
+
+def _slug(kind: str) -> str:
+    """`network-ssd` of `NETWORK_SSD`."""
+    return kind.lower().replace("_", "-")
 
 
 def _told(amount: int, unit: str) -> str:

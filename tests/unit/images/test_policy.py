@@ -98,13 +98,24 @@ def test_users_of_one_account_with_the_same_values_are_one_command() -> None:
     assert len(calls) < 15, "each account, and its users by what they get"
 
 
-def test_an_account_with_users_made_by_hand_below_is_kept() -> None:
-    present = made(many(1, 1))
+@pytest.mark.parametrize(("qos", "kept"), [({"high": {}}, "high"), ({}, None)])
+def test_an_account_with_users_made_by_hand_below_is_kept_as_it_is(qos: dict[str, Any], kept: str | None) -> None:
+    first = {**many(1, 1), "qos": {"high": {}}}
+    first["accounts"]["t00"] |= {"qos": ["high"], "default_qos": "high"}
+    present = made(first)
     users = {**present.users, ("zoe",): {"default_account": "t00", "admin_level": "none"}}
     associations = {**present.associations, ("zoe", "t00", ""): unset(ASSOCIATION)}
-    found = planned(replace(present, users=users, associations=associations), many(0, 0))
+    found = planned(replace(present, users=users, associations=associations), {**many(0, 0), "qos": qos})
     assert ("zoe", "t00", "") in found.target.associations
+    assert found.target.accounts[("t00",)]["default_qos"] == kept
     assert "! account t00 left the stack file, but something below it is kept, and so is it" in found.notes
+
+
+def test_a_user_who_is_made_by_hand_while_this_is_read_stays() -> None:
+    present = with_handmade(made(many(1, 1)))
+    found = planned(replace(present, users={}), many(1, 1))
+    assert ("zoe", "handmade", "") in found.target.associations
+    assert not any("zoe" in change.key for change in found.changes)
 
 
 def test_the_default_qos_is_never_removed_and_loses_what_a_stack_file_had_given_it() -> None:

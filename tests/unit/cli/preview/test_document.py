@@ -142,6 +142,14 @@ def test_slurm_is_asked_in_slurmdbd_s_pod_with_the_document_on_standard_input() 
     assert kubectl.stdin == [policy_document(configuration())]
 
 
+def test_a_reservation_that_only_images_of_an_earlier_version_would_remove_is_no_change() -> None:
+    told = json.dumps({"changes": ["- reservation course", *CHANGED.changes], "notes": []})
+    planned = planned_policy(Slurmdbd(printed=told), configuration())
+    assert planned is not None
+    assert planned.changes == CHANGED.changes
+    assert planned.notes[0].startswith("! reservation course stays, unless `images` names those of an earlier version")
+
+
 @pytest.mark.parametrize(
     ("planned", "state", "deleted"),
     [

@@ -77,7 +77,7 @@ def test_a_question_without_an_answer_is_never_fine_and_the_others_are_answered(
 STACK = cloud.stack()
 SLOW = with_change(STACK, "jail.filesystem", {"type": "NETWORK_HDD"})
 STRICT = cloud.stack(reservation={"policy": "STRICT"})
-EXISTING = cloud.stack(gpu_cluster={"id": "computegpucluster-e00a"})
+JOINED = cloud.stack(gpu_cluster={"id": "computegpucluster-e00a"})
 ELSEWHERE = cloud.advices(cloud.advice(region="eu-west1"), cloud.advice(fabric="fabric-3"))
 LESS = cloud.quota_reply({"compute.filesystem.size.network-ssd": (1024 * GIB, 0)})
 
@@ -89,15 +89,21 @@ ANSWERS: dict[str, list[tuple[Reply, dict[str, Any], str, str, str]]] = {
         (cloud.quota_reply({"compute.instance.gpu.h100": (16, 8)}), STACK, "quotas", "change", "16 more"),
         (LESS, STACK, "quotas", "change", "2048 GiB more needed, and the tenant's quota has 1024 GiB left of 1024 GiB"),
         (cloud.quota_reply({"compute.instance.count": (5, 0)}), STACK, "quotas", "warning", "autoscaling"),
+        (cloud.quota_reply({"compute.disk.count": (4, 0)}), STACK, "quotas", "change", "7 more needed"),
+        (cloud.quota_reply({"compute.disk.size.network-ssd": (640 * GIB, 0)}), STACK, "quotas", "change",
+         "660 GiB more needed"),
+        (cloud.quota_reply({"vpc.allocation.count": (9, 0)}), STACK, "quotas", "change", "10 more needed"),
         (cloud.quota_reply({"compute.instance.gpu.h100": (64, 0)}), SLOW, "quotas", "unchecked",
          "compute.filesystem.size.network-hdd: no such quota is listed"),
     ],
     "ResourceAdviceService/List": [
         (cloud.advices(cloud.advice(machines=1)), STACK, "capacity", "change", "only 1 can be had now"),
         (ELSEWHERE, STACK, "capacity", "warning", "the service names none in eu-north1"),
-        (cloud.advices(cloud.advice(fabric="fabric-9")), EXISTING, "capacity", "warning",
-         "on an unknown fabric, reserved or on demand: 4 can be had now, on all fabrics together"),
         (cloud.advices(cloud.advice(reserved=1)), STRICT, "capacity", "change", "reserved: only 1 can be had now"),
+    ],
+    "GpuClusterService/List": [
+        (cloud.gpu_cluster("fabric-2"), JOINED, "capacity", "change", "on fabric-2, reserved or on demand: only 0"),
+        (cloud.FORBIDDEN, JOINED, "capacity", "warning", "the fabric of an existing GPU cluster is not known"),
     ],
 }  # fmt: skip
 
@@ -161,8 +167,9 @@ def test_reserved_gpus_need_no_quota_and_are_not_given_to_two_pools(doctor: Doct
     }
     assert worst(doctor(replies), "quotas").state != "change"
     sections = cloud.stack()
-    sections["worker_nodes"]["more"] = sections["worker_nodes"]["default"] | {"reservation": {"policy": "STRICT"}}
-    assert "16 more needed" in worst(doctor(replies, sections), "quotas").message
+    for other in ({}, {"reservation": {"policy": "STRICT"}}):
+        sections["worker_nodes"]["more"] = sections["worker_nodes"]["default"] | other
+        assert "16 more needed" in worst(doctor(replies, sections), "quotas").message
 
 
 def test_preemptible_machines_have_a_quota_and_capacity_of_their_own(doctor: Doctor) -> None:
