@@ -18,6 +18,7 @@ from cli.doctor.cluster.findings import Finding, as_data, print_findings
 from cli.doctor.cluster.rules import diagnose, diagnose_job
 from cli.errors import FAILED, USAGE, Failure
 from cli.kubectl.client import Kubectl
+from cli.logs.lines import errors_on_nodes
 from cli.stack import Stack, open_stack
 from cli.status.questions import DOCTOR
 from cli.status.snapshot import JOB, Snapshot, read_job, take
@@ -99,7 +100,7 @@ def job(
             hint="`slurmstack doctor` says what is wrong with it",
             code=COULD_NOT_LOOK,
         )
-    found = diagnose_job(cluster, known)
+    found = diagnose_job(cluster, known, errors_on_nodes(kubectl, namespace, cluster.of("Pod"), known))
     if not found:
         # Nobody knows it, or who does could not be asked.
         silent = {**known.missing, **({"queue": cluster.unread["jobs"]} if "jobs" in cluster.unread else {})}

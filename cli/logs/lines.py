@@ -173,7 +173,7 @@ class Found:
     """Logs that could be read."""
 
 
-def containers(pods: Iterable[dict[str, Any]]) -> Iterator[Container]:
+def containers(pods: Iterable[Mapping[str, Any]]) -> Iterator[Container]:
     """All containers of pods as Kubernetes has them, in the order in which they start."""
     for pod in pods:
         metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
@@ -318,6 +318,17 @@ def _of_job(
     found.missing += [f"{who}: {why}" for who, why in known.missing.items()]
     found.missing += [f"{node}: there is no such pod now" for node in gone]
     return found
+
+
+def errors_on_nodes(
+    kubectl: Kubectl, namespace: str, pods: Iterable[Mapping[str, Any]], known: KnownJob
+) -> tuple[str, ...]:
+    """What slurmd and slurmstepd say went wrong with a job, on its first nodes. Nothing where it cannot be read."""
+    wanted = [item for item in containers(pods) if item.name == "slurmd" and item.pod in known.nodes][:LISTED]
+    names = names_job(known.ids)
+    found = read_logs(kubectl, namespace, wanted, since=None, matches=lambda text: "error: " in text and names(text))
+    told = (f"{line.place.partition('/')[0]}: {line.text.partition('error: ')[2]}" for line in found.lines)
+    return tuple(dict.fromkeys(told))
 
 
 def _lines_of(known: KnownJob, now: datetime) -> Iterator[Line]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import ModuleType
 
 from cli.doctor.cluster.findings import Finding, ranked
@@ -22,9 +22,12 @@ def diagnose(cluster: Snapshot) -> tuple[Finding, ...]:
     return ranked(_found(cluster, _THEMES))
 
 
-def diagnose_job(cluster: Snapshot, known: KnownJob) -> tuple[Finding, ...]:
-    """What there is to say of a job, and what is ill that keeps it. Empty if nobody knows the job."""
-    said = list(jobs.explain(cluster, known))
+def diagnose_job(cluster: Snapshot, known: KnownJob, errors: Sequence[str] = ()) -> tuple[Finding, ...]:
+    """What there is to say of a job, and what is ill that keeps it. Empty if nobody knows the job.
+
+    `errors`: what its nodes have said of it.
+    """
+    said = list(jobs.explain(cluster, known, errors))
     if not said:
         return ()
     causes = {name for item in said for name in item.after}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -76,30 +76,52 @@ def _closers(nodes: Iterable[SlurmNode]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for n in nodes for name in (f"node {n.name}", f"pool {n.name.rpartition('-')[0]}")))
 
 
-def explain(cluster: Snapshot, known: KnownJob) -> Iterator[Finding]:
-    """Why a job waits, runs, or has ended. Nothing if nobody knows it."""
+def explain(cluster: Snapshot, known: KnownJob, said: Sequence[str] = ()) -> Iterator[Finding]:
+    """Why a job waits, runs, or has ended. Nothing if nobody knows it. `said`: errors in the logs of its nodes."""
     base = re.split(r"[_+]", known.id)[0]
     there = [job for job in cluster.jobs if job.state != ENDED]
     queued = [job for job in there if job.id == known.id]
     queued = queued or [job for job in there if re.split(r"[_+]", job.id)[0] == base]
     for job in queued:
-        yield _waiting(cluster, job) if job.waits else _running(job)
+        yield _waiting(cluster, job, said) if job.waits else _running(job)
     if not queued:
-        yield from _ended(cluster, known)
+        yield from _ended(cluster, known, said)
 
 
-def _ended(cluster: Snapshot, known: KnownJob) -> Iterator[Finding]:
+_ENDS: tuple[tuple[str, str], ...] = (
+    (r"FAILED 0:53", "its script never ran: its output file or its directory could not be opened"),
+    (r"FAILED 127:0", "a command was not found"),
+    (r"FAILED 126:0", "a command could not be executed"),
+    (r"FAILED 0:(\d+)", "signal {0} ended its script"),
+    (r"FAILED (\d+):0", "its script ended with exit status {0}"),
+    (r"OUT_OF_ME\w* .*", "the kernel ended it, as it took more memory than it had asked for (--mem)"),
+    (r"TIMEOUT .*", "its time limit was reached (--time)"),
+    (r"NODE_FAIL .*", "its node was lost"),
+    (r"CANCELLED by (\d+) .*", "the user with the number {0} cancelled it"),
+    (r"PREEMPTED .*", "a job of higher rank took its place"),
+    (r"DEADLINE .*", "its deadline passed"),
+)
+"""State and exit status as sacct has them, and what they mean. A job without a reason here is told as Slurm has it."""
+
+
+def _why(state: str, code: str) -> str:
+    found = ((re.fullmatch(pattern, f"{state} {code}"), words) for pattern, words in _ENDS)
+    return next((f": {words.format(*match.groups())}" for match, words in found if match), "")
+
+
+def _ended(cluster: Snapshot, known: KnownJob, said: Sequence[str]) -> Iterator[Finding]:
     """By its record of last, or by what slurmctld still has of it."""
     run = next((run for run in reversed(known.runs) if "." not in run["JobID"]), None)
     job = next((job for job in known.present if job.base_state not in _NOT_ENDED), None)
     if run is None and job is None:
         return
-    state, seen = "", []
+    state, code, seen = "", "", []
     if run is not None:
+        code = run["ExitCode"]
         state, hosts = run["State"], run["NodeList"].replace("None assigned", "")
         start, end = (moment(run[name]) for name in ("Start", "End"))
         seen = [
-            f"exit status {run['ExitCode']}; on {hosts or 'no node'}",
+            f"exit status {code}; on {hosts or 'no node'}",
             f"from {_time(start) if start else 'no start'} to {_time(end) if end else 'now'}",
             "" if run["Reason"] == "None" else run["Reason"],
         ]
@@ -115,22 +137,24 @@ def _ended(cluster: Snapshot, known: KnownJob) -> Iterator[Finding]:
     well = state.startswith("COMPLETED") or (state == ENDED and job is not None and not job.reason)
     severity: Severity = "note" if well else "warning"
     mend = f"slurmstack logs --job {known.id}"
-    yield Finding(f"job {known.id}", severity, f"job {known.id} has ended: {state}", mend, tuple(filter(None, seen)))
+    cause = f"job {known.id} has ended: {state}{_why(state, code)}"
+    yield Finding(f"job {known.id}", severity, cause, mend, tuple(filter(None, (*seen, *said[:_LISTED]))))
 
 
-def _waiting(cluster: Snapshot, job: Job) -> Finding:
-    said = meaning(job.reason, job.detail)
+def _waiting(cluster: Snapshot, job: Job, said: Sequence[str]) -> Finding:
+    what = meaning(job.reason, job.detail)
     nodes = [node for node in cluster.nodes if set(node.partitions) & set(job.partitions)]
     closed = [f"{node.name} {node.state} ({node.reason})" for node in nodes if node.gets_no_jobs]
     lines = [
         f"Slurm says {job.detail or job.reason}",
         f"nodes of its partition that take no jobs: {', '.join(closed[:4])}" if closed else "",
         f"the scheduler expects to start it at {_time(job.start)}" if job.start else "",
+        *said[:_LISTED],  # of an earlier try
     ]
     severities: dict[str, Severity] = {"turn": "note", "limit": "note", "held": "warning", "never": "error"}
-    severity, cause = severities.get(said.kind, "warning"), f"job {job.id} of {job.user} waits: {said.words}"
+    severity, cause = severities.get(what.kind, "warning"), f"job {job.id} of {job.user} waits: {what.words}"
     after = _closers(nodes) if closed and len(closed) == len(nodes) else ()
-    return Finding(f"job {job.id}", severity, cause, _mend(cluster, job, said), tuple(filter(None, lines)), after)
+    return Finding(f"job {job.id}", severity, cause, _mend(cluster, job, what), tuple(filter(None, lines)), after)
 
 
 def _time(seconds: float) -> str:

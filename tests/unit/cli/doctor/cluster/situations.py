@@ -51,6 +51,8 @@ class RecordedCluster(PlayedKubectl):
     slurm: dict[str, tuple[int, Any]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     """Kind, or `exec` -> what kubectl prints instead of an answer."""
+    logs: dict[str, str] = field(default_factory=dict)
+    """Pod -> what its slurmd has written."""
     jail: tuple[str, str] = ("", "")
     """What a pod prints of it, and kubectl's complaint."""
 
@@ -60,6 +62,8 @@ class RecordedCluster(PlayedKubectl):
         del stdin, check
         if arguments[0] == "exec":
             return self._exec(arguments)
+        if arguments[0] == "logs":
+            return subprocess.CompletedProcess(arguments, 0, self.logs.get(arguments[3], ""), "")
         asked = arguments[1].split(",")
         found = self.events if asked == ["event"] else self.objects
         found = [item for item in found if item["kind"].lower() in asked and item["kind"] not in self.refused]
@@ -153,6 +157,11 @@ class RecordedCluster(PlayedKubectl):
         """A job that slurmctld still has. `code`: as wait() has it."""
         row = {"JobArrayID": job, "JobID": job, "State": state, "Reason": reason, "NodeList": "default-0"}
         self.slurm["squeue"] = (0, [{**row, "exit_code": str(code)}])
+
+    def printed(self, pod: str, text: str) -> None:
+        """Lines in the log of a pod's slurmd."""
+        self.thing("Pod", pod)["spec"]["containers"] = [{"name": "slurmd"}]
+        self.logs[pod] = "".join(f"2026-11-30T00:00:00.0Z {line}\n" for line in text.splitlines())
 
     def past(self, job: str, state: str, *, code: str = "0:0", nodes: str = "default-0") -> None:
         """A job's record in accounting."""

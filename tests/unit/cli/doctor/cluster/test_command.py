@@ -101,6 +101,21 @@ ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
         lambda c: c.past("12", "CANCELLED by 0", nodes="None assigned"),
         [("job 12", 1, "exit status 0:0; on no node")],
     ),
+    "a job that never ran": (
+        both(
+            lambda c: c.past("12", "FAILED", code="0:53"),
+            lambda c: c.printed("default-0", "slurmd: [12.batch] error: Could not open stdout file /no/12.out: no\n"
+                                "slurmd: [13.batch] error: another's\nslurmd: Launching batch job 12 for UID 1"),
+        ),
+        [("job 12", 1, "its script never ran: its output file or its directory could not be opened"),
+         ("job 12", 1, "seen: default-0: Could not open stdout file /no/12.out: no mend: ")],
+    ),
+    "a job that memory ended": (
+        lambda c: c.past("12", "OUT_OF_MEMORY", code="0:125"), [("job 12", 1, "it took more memory than it had asked")]
+    ),
+    "a job that somebody cancelled": (
+        lambda c: c.past("12", "CANCELLED by 10001"), [("job 12", 1, "the user with the number 10001 cancelled it")]
+    ),
     "a job that has just failed": (
         lambda c: c.over("12", "COMPLETING", "NonZeroExitCode", 0x300), [("job 12", 1, "exit status 3:0; on default-0")]
     ),
