@@ -29,8 +29,10 @@ JAIL_COPY = "backup-jail"
 """The container of a backup that saves the jail."""
 
 
-class NotBegun(Failure):
-    """No container of the Job has begun."""
+class JobFailed(Failure):
+    """A container of the Job has failed; those behind it have not begun. Without one: none has begun at all."""
+
+    container = ""
 
 
 class How(TypedDict, total=False):
@@ -172,7 +174,7 @@ def follow_job(kubectl: Kubectl, namespace: str, name: str, report: Report) -> s
                 raise Failure(f"the job {name} failed: {told[0].get('message') or told[0].get('reason')}")
             if complaint and time.monotonic() - begun > STUCK:
                 kubectl.run("delete", "job", name, *place, "--ignore-not-found", "--cascade=foreground")
-                raise NotBegun(f"the pod of {name} did not start: {complaint}")
+                raise JobFailed(f"the pod of {name} did not start: {complaint}")
             running = [str(status["name"]) for status in found if "running" in status.get("state", {})]
             step.progress(0, 0, *running[:1] or [complaint or "its pod starts"])
             time.sleep(POLL)
@@ -186,11 +188,13 @@ def _complaint_of(kubectl: Kubectl, namespace: str, job: str) -> str:
 
 
 def _refuse_failed(status: Mapping[str, Any]) -> None:
-    """Raise Failure where a container has failed, with the errors among its last words."""
+    """Raise JobFailed where a container has, with the errors among its last words."""
     ended = status.get("state", {}).get("terminated", {"exitCode": 0})
     if ended.get("exitCode") == 0:
         return
     told = str(ended.get("message") or f"ended with {ended.get('exitCode')} ({ended.get('reason')})")
     errors = [line.partition(": error: ")[2] for line in told.splitlines() if ": error: " in line]
     said = "\n".join(errors) or told.strip().splitlines()[-1]
-    raise Failure(f"{status['name']}: {said}", hint=hint_after(said, ""))
+    failure = JobFailed(f"{status['name']}: {said}", hint=hint_after(said, ""))
+    failure.container = status["name"]
+    raise failure

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from cli.backup.jobs import JAIL_COPY, POLL, NotBegun, answer_in, follow_job, make_job, run_job, running_jobs
+from cli.backup.jobs import JAIL_COPY, POLL, JobFailed, answer_in, follow_job, make_job, run_job, running_jobs
 from cli.change.owner import PUT_BACK, REPLICAS_BEFORE, RESTORING, Note, is_stopped, note_of, refuse_half_restored
 from cli.errors import INTERRUPTED, USAGE, Failure, Refused
 from cli.kubectl.client import FIELD_MANAGER, Kubectl, annotations_of, component_of, in_controller
@@ -29,6 +29,9 @@ _STARTING = (ACCOUNTING, CONTROLLER, WORKER, LOGIN, ELASTIC)
 _OF_SLURM = ("restore-look", "restore-database", "restore-state")
 _OF_JAIL = ("restore-jail", "users")
 """Containers of a restore. Accounts in the jail are those of the stack file."""
+
+_LOOKING = frozenset({"", "restore-choose", "restore-look"})
+"""Containers that replace nothing, the last of older releases; and where none has begun."""
 
 _GRACE = 10
 """Seconds for pods of workers and login nodes to end. Their jobs have no slurmctld to report to."""
@@ -120,11 +123,11 @@ class Restoring:
             said = self._put_back(backup)
             self._annotate({PUT_BACK: backup, RESTORING: None})
         except BaseException as error:
-            if was_stopped or (is_putting and not isinstance(error, NotBegun)):
+            has_only_looked = isinstance(error, JobFailed) and error.container in _LOOKING
+            if was_stopped or (is_putting and not has_only_looked):
                 hint = goes_on
-            else:  # nothing was put back; what is accepted from now on, the next restore has to save
-                self._annotate({RESTORING: note.written()})
-                self._start()
+            else:
+                self._undo(note, error, goes_on)
             if isinstance(error, Failure):
                 error.hint = error.hint or hint
             if not isinstance(error, KeyboardInterrupt):
@@ -165,6 +168,15 @@ class Restoring:
     def _start(self) -> None:
         """Let all that is stopped have as many pods as it had, and the schedule go on. Raises Failure."""
         there = self._workloads()
+    def _undo(self, note: Note, cause: BaseException, goes_on: str) -> None:
+        """Start what was stopped; nothing was put back. What is accepted from now on, the next restore has to save."""
+        try:
+            self._annotate({RESTORING: note.written()})
+            self._start()
+        except Failure as failure:
+            first = str(cause) or "interrupted"
+            raise Failure(f"{first}; it could not be started again: {failure.message}", hint=goes_on) from cause
+
         for component in (each for each in _STARTING if each in self._components):
             for item in there:
                 if component_of(item) == component and is_stopped(item):

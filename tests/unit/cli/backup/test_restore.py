@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -111,6 +112,26 @@ def test_parts_are_put_back_in_their_order_and_what_is_none_is_said() -> None:
     for what, told in (("jial", "--what jial: there is state"), ("database", "no accounting")):
         with pytest.raises(Failure, match=told):
             parts_of([what], accounting=False)
+
+
+def test_a_store_that_is_away_by_then_has_touched_nothing() -> None:
+    cluster = Cluster(restore_choose=1)
+    assert failed(cluster, "state", copy=False).hint == "nothing was touched"
+    assert not [item for item in cluster.objects if is_stopped(item)]
+
+
+def test_where_nothing_can_be_started_again_the_cause_is_told_and_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(restore_choose=1)
+    monkeypatch.setattr(Restoring, "_start", Mock(side_effect=Failure("the API server is away")))
+    caught = failed(cluster, "state", copy=False, says="the store is away; .*started again: the API server is away")
+    assert "`slurmstack restore --what state --at 20261126T020000Z` goes on" in caught.hint
+
+
+def test_an_interruption_leaves_the_job_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cli.backup.restore.follow_job", Mock(side_effect=KeyboardInterrupt))
+    cluster = Cluster()
+    failed(cluster, "state", copy=False, says="the job restore goes on in the cluster")
+    assert "scale statefulset/cpu --replicas=4" not in cluster.said
 
 
 @pytest.mark.parametrize("step", ["_end_pods", "_save"])
