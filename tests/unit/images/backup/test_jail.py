@@ -52,10 +52,7 @@ def test_what_is_excluded_now_and_what_is_in_the_place_of_a_file_are_left_alone(
     os.mkfifo(tmp_path / "pipe")
     told: list[str] = []
 
-    def run(*arguments: str, stdout: Any = None) -> Result:
-        if arguments[0] == "ls":
-            stdout.write(b"\n".join(json.dumps(node).encode() for node in listed))
-            return Result(code=0)
+    def run(*arguments: str) -> Result:
         (patterns,) = [word.removeprefix("--exclude-file=") for word in arguments if "exclude-file" in word]
         told.extend((*arguments, Path(patterns).read_text(encoding="utf-8", errors="surrogateescape")))
         return Result(code=0, stdout='{"total_files": 1}')
@@ -64,7 +61,7 @@ def test_what_is_excluded_now_and_what_is_in_the_place_of_a_file_are_left_alone(
         {"path": f"{tmp_path}/{name}".replace("\udcff", "\ufffd"), "type": "dir" if name == "dir" else "file"}
         for name in names
     ]
-    repository = Mock(run=run)
+    repository = Mock(run=run, listed=lambda *_: (json.dumps(node).encode() for node in listed))
     monkeypatch.setattr(restic, "enter_jail", lambda: None)
     monkeypatch.setattr(restic, "handed_over", lambda **_: repository)
     monkeypatch.setattr(restic, "told", lambda: {"backup": ID, "snapshots": {"jail": "1"}})
