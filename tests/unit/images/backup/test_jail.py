@@ -1,4 +1,4 @@
-"""A restore of the jail: what is looked at before anything is touched, how it puts back, and what restic says of it."""
+"""What of a backup is looked at before anything is touched, how the jail is put back, and what restic says of it."""
 
 from __future__ import annotations
 
@@ -16,25 +16,28 @@ from images.common.command import Result
 from images.common.process import CannotGoOnError
 
 ID = "20261126T020000Z"
+PARTS = ("state", "database", "jail")
 
 
 class Damaged(Repository):
-    """One whose trees cannot be read."""
+    """One in which this cannot be read."""
 
-    def __init__(self) -> None:
-        self.url = "s3"
+    def __init__(self, what: str) -> None:
+        self.url, self._what = "s3", what
 
     def run(self, *arguments: str, **_: Any) -> Result:
-        return Result(code=1, stderr="Fatal: error walking snapshot") if arguments[0] == "stats" else Result(code=0)
+        damaged = self._what in arguments or arguments[0] == self._what
+        return Result(code=1, stderr="Fatal: error walking snapshot") if damaged else Result(code=0)
 
     def snapshots(self) -> list[Any]:
-        return [{"id": "1", "tags": ["slurmstack", f"backup={ID}", "part=jail", "parts=jail"]}]
+        return [{"id": part, "tags": ["slurmstack", f"backup={ID}", f"part={part}"]} for part in PARTS]
 
 
-def test_a_backup_of_the_jail_that_cannot_be_read_is_none_to_restore(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("part", "what"), [("state", "/stage"), ("database", "/database.sql"), ("jail", "stats")])
+def test_a_backup_that_cannot_be_read_is_none_to_restore(monkeypatch: pytest.MonkeyPatch, part: str, what: str) -> None:
     monkeypatch.delenv("AT", raising=False)
     with pytest.raises(CannotGoOnError, match=f"{ID} cannot be read; nothing was touched: Fatal: error walking"):
-        backups.readable(Damaged(), ["jail"])
+        backups.readable(Damaged(what), [part])
 
 
 def test_what_is_excluded_now_and_what_is_in_the_place_of_a_file_are_left_alone(
