@@ -12,7 +12,7 @@ from typing import Any, TypedDict, Unpack
 from cli.errors import USAGE, Failure
 from cli.kubectl.client import FIELD_MANAGER, Kubectl, as_list, hint_after, is_true
 from local.report import Report
-from slurm.names import BACKUP
+from slurm.names import BACKUP, REHEARSE
 
 POLL = 1.0
 """Seconds between two looks at a Job."""
@@ -90,8 +90,9 @@ def _make(kubectl: Kubectl, namespace: str, document: dict[str, Any]) -> str:
 
 
 def running_jobs(kubectl: Kubectl, namespace: str) -> list[str]:
-    """Names of Jobs of backups and restores that have not ended."""
-    return [str(job["metadata"]["name"]) for job in open_jobs(kubectl, namespace, BACKUP)]
+    """Names of Jobs of backups and restores that have not ended; a rehearsal has nothing of the cluster."""
+    names = [str(job["metadata"]["name"]) for job in open_jobs(kubectl, namespace, BACKUP)]
+    return [name for name in names if not name.startswith(f"{REHEARSE}-")]
 
 
 def open_jobs(kubectl: Kubectl, namespace: str, component: str) -> list[dict[str, Any]]:

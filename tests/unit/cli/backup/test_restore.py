@@ -106,6 +106,12 @@ def test_a_backup_or_another_restore_that_runs_is_not_interfered_with(name: str,
     assert cluster.said == said
 
 
+def test_a_rehearsal_goes_on_meanwhile() -> None:
+    cluster = Cluster()
+    cluster.running = ["rehearse-20261126-020000-ab12"]
+    assert "run restore" in restored(cluster, "state")
+
+
 def test_parts_are_put_back_in_their_order_and_what_is_none_is_said() -> None:
     assert parts_of([], accounting=True) == ["state", "database", "jail"]
     assert parts_of(["all"], accounting=False) == ["state", "jail"]
