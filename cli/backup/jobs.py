@@ -9,6 +9,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
+from cli.change.lock import be_interruptible
 from cli.errors import USAGE, Failure
 from cli.kubectl.client import FIELD_MANAGER, Kubectl, as_list, hint_after, is_true
 from local.report import Report
@@ -57,6 +58,7 @@ def run_job(kubectl: Kubectl, namespace: str, template: str, report: Report, **h
 
     Interrupted, it ends.
     """
+    be_interruptible()
     made = make_job(kubectl, namespace, template, **how)
     try:
         return follow_job(kubectl, namespace, made, report)
@@ -74,9 +76,17 @@ def make_job(kubectl: Kubectl, namespace: str, template: str, **how: Unpack[How]
             hint="write slurmstack:backup into the stack file (docs/backups.md), then `slurmstack up`",
             code=USAGE,
         )
+    document = _job(found[0], **how)
+    volumes = document["spec"]["template"]["spec"]["volumes"]
+    (secret,) = [item["secret"]["secretName"] for item in volumes if item["name"] == "repository"]
+    if not kubectl.items("secret", secret, "-n", namespace):
+        raise Failure(
+            f"backup.credentials_secret: there is no Secret {secret} in the namespace {namespace}",
+            hint="make it with access-key-id, secret-access-key and password; docs/backups.md has the command",
+        )
     if name := how.get("name"):
         kubectl.run("delete", "job", name, "-n", namespace, "--ignore-not-found", "--cascade=foreground")
-    return _make(kubectl, namespace, _job(found[0], **how))
+    return _make(kubectl, namespace, document)
 
 
 def run_document(kubectl: Kubectl, namespace: str, document: dict[str, Any], report: Report) -> str:
