@@ -181,10 +181,10 @@ def chosen(repository: Repository, parts: Sequence[str]) -> Backup:
     return choose(backups_of(repository.snapshots()), environment("AT"), parts, now=now)
 
 
-def readable(repository: Repository, parts: Sequence[str]) -> Backup:
+def readable(repository: Repository, parts: Sequence[str], *, and_jail: bool = False) -> Backup:
     """The same, when all of it but the content of the jail's files was read, and slurmctld here would read the state.
 
-    Raises CannotGoOnError.
+    `and_jail`: where the backup has one. Raises CannotGoOnError.
     """
     backup = chosen(repository, parts)
     unreadable = f"backup {backup.id} cannot be read; nothing was touched"
@@ -197,7 +197,9 @@ def readable(repository: Repository, parts: Sequence[str]) -> Backup:
         with tempfile.NamedTemporaryFile(dir=restic.CACHE) as jobs:  # empty where there is none
             repository.run("dump", backup.snapshot("state"), str(COPIES / state.JOBS), stdout=jobs)
             state.refuse_unreadable(Path(jobs.name), backup.id, run(["/usr/sbin/slurmctld", "-V"]).stdout)
-    if "jail" in parts:  # else a directory that cannot be read would be put back as an empty one
+    if "jail" in parts or (
+        and_jail and "jail" in backup.parts
+    ):  # else a directory that cannot be read would be put back as an empty one
         repository.must(unreadable, "stats", "--quiet", backup.snapshot("jail"))
     return backup
 

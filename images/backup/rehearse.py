@@ -193,14 +193,15 @@ def rehearse(log: Log) -> dict[str, Any]:
     begun, user = time.monotonic(), pwd.getpwnam("slurm")
     owner, repository = (user.pw_uid, user.pw_gid), restic.repository()
     repository.open(make=False, log=log)
-    backup = readable(repository, required_env("WHAT").split())
+    what = required_env("WHAT").split()
+    backup = readable(repository, [part for part in what if part != "jail"], and_jail="jail" in what)
     log(f"putting backup {backup.id} into daemons of its own")
     storage, daemons = _prepare(json.loads(required_env("FILES")), owner), Daemons(log)
     daemons.start([f"{_PROGRAMS}/munged"], lambda: daemons.answers("munge", "--no-input"))
     fetch = partial(fetch_state, repository, backup.snapshot("state"))
     state.put_back(STATE, fetch, backup=backup.id, highest=0, log=log)
     told, answered = dict[str, Collection[str]](_NOTHING), dict[str, Collection[str]](_NOTHING)
-    if "database" in required_env("WHAT").split():
+    if "database" in what:
         cluster = required_env("CLUSTER_NAME")
         probe = ("mariadb", "--defaults-file=/run/mysqld/probe.cnf", "--execute", "SELECT 1")
         daemons.start([f"{_PROGRAMS}/mariadbd"], lambda: daemons.answers(*probe))

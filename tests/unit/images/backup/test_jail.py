@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -22,15 +23,15 @@ PARTS = ("state", "database", "jail")
 class Damaged(Repository):
     """One in which this cannot be read."""
 
-    def __init__(self, what: str) -> None:
-        self.url, self._what = "s3", what
+    def __init__(self, what: str, parts: Sequence[str] = PARTS) -> None:
+        self.url, self._what, self._parts = "s3", what, parts
 
     def run(self, *arguments: str, **_: Any) -> Result:
         damaged = self._what in arguments or arguments[0] == self._what
         return Result(code=1, stderr="Fatal: error walking snapshot") if damaged else Result(code=0)
 
     def snapshots(self) -> list[Any]:
-        return [{"id": part, "tags": ["slurmstack", f"backup={ID}", f"part={part}"]} for part in PARTS]
+        return [{"id": part, "tags": ["slurmstack", f"backup={ID}", f"part={part}"]} for part in self._parts]
 
 
 @pytest.mark.parametrize(("part", "what"), [("state", "/stage"), ("database", "/database.sql"), ("jail", "stats")])
@@ -38,6 +39,14 @@ def test_a_backup_that_cannot_be_read_is_none_to_restore(monkeypatch: pytest.Mon
     monkeypatch.delenv("AT", raising=False)
     with pytest.raises(CannotGoOnError, match=f"{ID} cannot be read; nothing was touched: Fatal: error walking"):
         backups.readable(Damaged(what), [part])
+
+
+def test_a_rehearsal_reads_the_jail_of_a_backup_that_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One before an upgrade has none."""
+    monkeypatch.delenv("AT", raising=False)
+    assert backups.readable(Damaged("stats", ["database"]), ["database"], and_jail=True).id == ID
+    with pytest.raises(CannotGoOnError, match="cannot be read"):
+        backups.readable(Damaged("stats"), ["database"], and_jail=True)
 
 
 def test_what_is_excluded_now_and_what_is_in_the_place_of_a_file_are_left_alone(
