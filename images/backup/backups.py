@@ -197,9 +197,8 @@ def readable(repository: Repository, parts: Sequence[str], *, and_jail: bool = F
         with tempfile.NamedTemporaryFile(dir=restic.CACHE) as jobs:  # empty where there is none
             repository.run("dump", backup.snapshot("state"), str(COPIES / state.JOBS), stdout=jobs)
             state.refuse_unreadable(Path(jobs.name), backup.id, run(["/usr/sbin/slurmctld", "-V"]).stdout)
-    if "jail" in parts or (
-        and_jail and "jail" in backup.parts
-    ):  # else a directory that cannot be read would be put back as an empty one
+    # A directory that cannot be read would be put back as an empty one.
+    if "jail" in parts or (and_jail and "jail" in backup.parts):
         repository.must(unreadable, "stats", "--quiet", backup.snapshot("jail"))
     return backup
 
