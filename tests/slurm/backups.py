@@ -72,11 +72,12 @@ class BackupPod:
             assert code == 0, f"{container} ended with {code}: {self.pod.log(program)[begun:]}"
         return self.pod.log(program)[begun:]
 
-    def save(self, *, database: bool = True, jail: bool = True, **env: str) -> str:
+    def save(self, *, database: bool = True, **env: str) -> str:
         """Make a backup; its id."""
-        parts = f"state{' database' if database else ''}{' jail' if jail else ''}"
+        parts = f"state{' database' if database else ''} jail"
         shutil.rmtree(self.sandbox.work / "backup-stage/state", ignore_errors=True)
-        self.run("backup", SAVING if jail else SAVING[:1], **{"KIND": "manual", "PARTS": parts, **env})
+        told = {"KIND": "manual", "PARTS": parts, **env}
+        self.run("backup", SAVING if "jail" in told["PARTS"] else SAVING[:1], **told)
         return str(json.loads((self.handover / "told.json").read_text())["id"])
 
     def restore(self, what: str = "state database jail", **env: str) -> str:

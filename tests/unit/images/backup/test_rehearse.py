@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import IO
 from unittest.mock import Mock
@@ -63,7 +64,7 @@ def test_a_daemon_that_ends_after_it_was_ready_is_told_with_its_last_words(
         return Mock(poll=lambda: 1)
 
     monkeypatch.setattr(rehearse, "CONF", tmp_path)
-    monkeypatch.setattr(rehearse.subprocess, "Popen", ends)
+    monkeypatch.setattr(subprocess, "Popen", ends)
     monkeypatch.setattr(rehearse, "run", lambda *_, **__: Result(code=1, stderr="sacct: Connection refused"))
     daemons = rehearse.Daemons(Mock())
     daemons.start(["/usr/sbin/slurmdbd"], lambda: True)
