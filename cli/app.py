@@ -39,7 +39,6 @@ COMMANDS = {
     "jail": "cli.commands.jail:app",
     "backup": "cli.commands.backup:app",
     "restore": "cli.commands.backup:restore",
-    "upgrade": "cli.commands.backup:upgrade_app",
     "rotate": "cli.commands.rotate:rotate",
     "images": "cli.commands.images:app",
 }

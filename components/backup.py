@@ -91,7 +91,8 @@ class Backup(pulumi.ComponentResource):
             container.termination_message_policy = "FallbackToLogsOnError"
         job = k8s.batch.v1.JobSpecArgs(
             backoff_limit=0,  # restic itself bears a store that is away for a quarter of an hour
-            active_deadline_seconds=span_seconds(backup.time_limit) if scheduled else None,
+            # Nobody waits for the end of a rehearsal whose command was killed.
+            active_deadline_seconds=span_seconds(backup.time_limit) if name in {BACKUP, REHEARSE} else None,
             ttl_seconds_after_finished=_KEPT_SECONDS,
             template=pods.pod_template(scope, BACKUP, scope.cloud.placement(role), spec, stays=True),
         )

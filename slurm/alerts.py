@@ -172,7 +172,8 @@ ALERTS: Final = (
         f"time() - ({_backup('status_last_successful_time', BACKUPS)} or on (namespace, cronjob) "
         f"{_backup('created', BACKUPS)}) > {30 * 86_400}",
         "1h",
-        "Nobody has seen for 30 days whether a cluster starts from the backups",
+        "Nobody has seen for 30 days whether a cluster starts from the backups, "
+        "whose files of the jail `slurmstack backup verify --all` reads",
     ),
     Alert(
         # The exporter writes the error and its text, and perhaps the job, into labels (err_code, err_msg, hpc_job), so

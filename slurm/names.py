@@ -83,7 +83,7 @@ RESTORE = "restore"
 """The same for `slurmstack restore`."""
 
 REHEARSE = "rehearse"
-"""The same for `slurmstack backup rehearse` and `upgrade rehearse`."""
+"""The same for `slurmstack backup rehearse`."""
 
 EXPORTER = "exporter"
 """Name of the exporter's Deployment and of its Service."""

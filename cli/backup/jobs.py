@@ -9,10 +9,11 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
+from cli.change.lock import be_interruptible
 from cli.errors import USAGE, Failure
 from cli.kubectl.client import FIELD_MANAGER, Kubectl, as_list, hint_after, is_true
 from local.report import Report
-from slurm.names import BACKUP
+from slurm.names import BACKUP, REHEARSE
 
 POLL = 1.0
 """Seconds between two looks at a Job."""
@@ -29,8 +30,10 @@ JAIL_COPY = "backup-jail"
 """The container of a backup that saves the jail."""
 
 
-class NotBegun(Failure):
-    """No container of the Job has begun."""
+class JobFailed(Failure):
+    """A container of the Job has failed; those behind it have not begun. Without one: none has begun at all."""
+
+    container = ""
 
 
 class How(TypedDict, total=False):
@@ -55,6 +58,7 @@ def run_job(kubectl: Kubectl, namespace: str, template: str, report: Report, **h
 
     Interrupted, it ends.
     """
+    be_interruptible()
     made = make_job(kubectl, namespace, template, **how)
     try:
         return follow_job(kubectl, namespace, made, report)
@@ -72,9 +76,17 @@ def make_job(kubectl: Kubectl, namespace: str, template: str, **how: Unpack[How]
             hint="write slurmstack:backup into the stack file (docs/backups.md), then `slurmstack up`",
             code=USAGE,
         )
+    document = _job(found[0], **how)
+    volumes = document["spec"]["template"]["spec"]["volumes"]
+    (secret,) = [item["secret"]["secretName"] for item in volumes if item["name"] == "repository"]
+    if not kubectl.items("secret", secret, "-n", namespace):
+        raise Failure(
+            f"backup.credentials_secret: there is no Secret {secret} in the namespace {namespace}",
+            hint="make it with access-key-id, secret-access-key and password; docs/backups.md has the command",
+        )
     if name := how.get("name"):
         kubectl.run("delete", "job", name, "-n", namespace, "--ignore-not-found", "--cascade=foreground")
-    return _make(kubectl, namespace, _job(found[0], **how))
+    return _make(kubectl, namespace, document)
 
 
 def run_document(kubectl: Kubectl, namespace: str, document: dict[str, Any], report: Report) -> str:
@@ -88,8 +100,9 @@ def _make(kubectl: Kubectl, namespace: str, document: dict[str, Any]) -> str:
 
 
 def running_jobs(kubectl: Kubectl, namespace: str) -> list[str]:
-    """Names of Jobs of backups and restores that have not ended."""
-    return [str(job["metadata"]["name"]) for job in open_jobs(kubectl, namespace, BACKUP)]
+    """Names of Jobs of backups and restores that have not ended; a rehearsal has nothing of the cluster."""
+    names = [str(job["metadata"]["name"]) for job in open_jobs(kubectl, namespace, BACKUP)]
+    return [name for name in names if not name.startswith(f"{REHEARSE}-")]
 
 
 def open_jobs(kubectl: Kubectl, namespace: str, component: str) -> list[dict[str, Any]]:
@@ -172,7 +185,7 @@ def follow_job(kubectl: Kubectl, namespace: str, name: str, report: Report) -> s
                 raise Failure(f"the job {name} failed: {told[0].get('message') or told[0].get('reason')}")
             if complaint and time.monotonic() - begun > STUCK:
                 kubectl.run("delete", "job", name, *place, "--ignore-not-found", "--cascade=foreground")
-                raise NotBegun(f"the pod of {name} did not start: {complaint}")
+                raise JobFailed(f"the pod of {name} did not start: {complaint}")
             running = [str(status["name"]) for status in found if "running" in status.get("state", {})]
             step.progress(0, 0, *running[:1] or [complaint or "its pod starts"])
             time.sleep(POLL)
@@ -186,11 +199,13 @@ def _complaint_of(kubectl: Kubectl, namespace: str, job: str) -> str:
 
 
 def _refuse_failed(status: Mapping[str, Any]) -> None:
-    """Raise Failure where a container has failed, with the errors among its last words."""
+    """Raise JobFailed where a container has, with the errors among its last words."""
     ended = status.get("state", {}).get("terminated", {"exitCode": 0})
     if ended.get("exitCode") == 0:
         return
     told = str(ended.get("message") or f"ended with {ended.get('exitCode')} ({ended.get('reason')})")
     errors = [line.partition(": error: ")[2] for line in told.splitlines() if ": error: " in line]
     said = "\n".join(errors) or told.strip().splitlines()[-1]
-    raise Failure(f"{status['name']}: {said}", hint=hint_after(said, ""))
+    failure = JobFailed(f"{status['name']}: {said}", hint=hint_after(said, ""))
+    failure.container = status["name"]
+    raise failure

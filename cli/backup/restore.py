@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from cli.backup.jobs import JAIL_COPY, POLL, NotBegun, answer_in, follow_job, make_job, run_job, running_jobs
+from cli.backup.jobs import JAIL_COPY, POLL, JobFailed, answer_in, follow_job, make_job, run_job, running_jobs
 from cli.change.owner import PUT_BACK, REPLICAS_BEFORE, RESTORING, Note, is_stopped, note_of, refuse_half_restored
-from cli.errors import INTERRUPTED, USAGE, Failure, Refused
+from cli.errors import FAILED, INTERRUPTED, USAGE, Failure, Refused
 from cli.kubectl.client import FIELD_MANAGER, Kubectl, annotations_of, component_of, in_controller
-from local.report import Report
+from local.report import Report, Step
 from slurm.names import ACCOUNTING, BACKUP, BACKUPS, CONTROLLER, ELASTIC, LOGIN, RESTORE, WORKER
 
 PARTS = ("state", "database", "jail")
@@ -30,12 +30,18 @@ _OF_SLURM = ("restore-look", "restore-database", "restore-state")
 _OF_JAIL = ("restore-jail", "users")
 """Containers of a restore. Accounts in the jail are those of the stack file."""
 
+_LOOKING = frozenset({"", "restore-choose", "restore-look"})
+"""Containers that replace nothing, the last of older releases; and where none has begun."""
+
 _GRACE = 10
 """Seconds for pods of workers and login nodes to end. Their jobs have no slurmctld to report to."""
 
 _STOP_SECONDS = 600.0
 _START_SECONDS = 4 * 3600.0
 """As in components/accounting.py: slurmdbd converts a database of an older Slurm first."""
+
+_MOST_ENDS = 5
+"""Ends of a container one after the other, a matter of three minutes."""
 
 
 def parts_of(what: Sequence[str], *, accounting: bool) -> list[str]:
@@ -120,11 +126,11 @@ class Restoring:
             said = self._put_back(backup)
             self._annotate({PUT_BACK: backup, RESTORING: None})
         except BaseException as error:
-            if was_stopped or (is_putting and not isinstance(error, NotBegun)):
+            has_only_looked = isinstance(error, JobFailed) and error.container in _LOOKING
+            if was_stopped or (is_putting and not has_only_looked):
                 hint = goes_on
-            else:  # nothing was put back; what is accepted from now on, the next restore has to save
-                self._annotate({RESTORING: note.written()})
-                self._start()
+            else:
+                self._undo(note, error, goes_on)
             if isinstance(error, Failure):
                 error.hint = error.hint or hint
             if not isinstance(error, KeyboardInterrupt):
@@ -162,6 +168,15 @@ class Restoring:
         make_job(self._kubectl, self._namespace, RESTORE, name=RESTORE, env=told, without=without)
         return follow_job(self._kubectl, self._namespace, RESTORE, self._report)
 
+    def _undo(self, note: Note, cause: BaseException, goes_on: str) -> None:
+        """Start what was stopped; nothing was put back. What is accepted from now on, the next restore has to save."""
+        try:
+            self._annotate({RESTORING: note.written()})
+            self._start()
+        except Failure as failure:
+            first = str(cause) or "interrupted"
+            raise Failure(f"{first}; it could not be started again: {failure.message}", hint=goes_on) from cause
+
     def _start(self) -> None:
         """Let all that is stopped have as many pods as it had, and the schedule go on. Raises Failure."""
         there = self._workloads()
@@ -173,20 +188,39 @@ class Restoring:
         self._annotate({PUT_BACK: None, RESTORING: None})
 
     def _start_and_wait(self) -> None:
-        """All is put back, and it is to be seen that slurmctld has it, which answers after slurmdbd."""
-        what = ", ".join(part for part in _STARTING if part in self._components)
-        with self._report.step(
-            f"All is put back (`slurmstack up` starts it, if this is cut short). Starting {what}"
-        ) as step:
-            self._start()
-            until, ping = time.monotonic() + _START_SECONDS, ("scontrol", "ping")
-            while (
-                CONTROLLER in self._components and in_controller(self._kubectl, self._namespace, *ping).returncode != 0
-            ):
-                if time.monotonic() > until:
-                    raise Failure(f"slurmctld did not answer within {_START_SECONDS / 3600:g} hours")
-                step.progress(0, 0, f"waiting for slurmctld (`slurmstack logs {CONTROLLER}` says for what it waits)")
-                time.sleep(POLL)
+        """All is put back, and it is to be seen that slurmctld has it. The same again would replace what comes now."""
+        with self._report.step("Starting " + ", ".join(part for part in _STARTING if part in self._components)) as step:
+            try:
+                self._start()
+                if CONTROLLER in self._components:
+                    self._wait_for_slurmctld(step)
+            except (Failure, KeyboardInterrupt) as error:
+                raise Failure(
+                    str(error) or "interrupted while it was started",
+                    hint=getattr(error, "hint", "") or "all is put back: `slurmstack up` starts what is still stopped",
+                    code=FAILED if isinstance(error, Failure) else INTERRUPTED,
+                ) from None
+
+    def _wait_for_slurmctld(self, step: Step) -> None:
+        """Wait until it answers, which it does after slurmdbd. Raises Failure, also where one ends again and again."""
+        until = time.monotonic() + _START_SECONDS
+        while in_controller(self._kubectl, self._namespace, "scontrol", "ping").returncode != 0:
+            if time.monotonic() > until:
+                raise Failure(f"slurmctld did not answer within {_START_SECONDS / 3600:g} hours")
+            for component in {ACCOUNTING, CONTROLLER} & {*self._components}:
+                self._refuse_ending(component)
+            step.progress(0, 0, f"waiting for slurmctld (`slurmstack logs {CONTROLLER}` says for what it waits)")
+            time.sleep(POLL)
+
+    def _refuse_ending(self, component: str) -> None:
+        """Raise Failure where its containers will not start by waiting."""
+        found = self._kubectl.items("pod", "-n", self._namespace, "-l", f"app.kubernetes.io/component={component}")
+        for container in (status for pod in found for status in pod.get("status", {}).get("containerStatuses", [])):
+            if container.get("restartCount", 0) >= _MOST_ENDS:
+                raise Failure(
+                    f"all is put back, but {container['name']} of {component} ends again and again",
+                    hint=f"`slurmstack logs {component}` says why",
+                )
 
     def _refuse_less(self, there: Sequence[Mapping[str, Any]], before: Note | None) -> None:
         """Raise Refused where this would start what lives from what another one has half restored, or has stopped."""

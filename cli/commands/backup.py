@@ -1,4 +1,4 @@
-"""The commands `backup now`, `backup list`, `backup verify`, `backup rehearse`, `upgrade rehearse` and `restore`."""
+"""The commands `backup now`, `backup list`, `backup verify`, `backup rehearse` and `restore`."""
 
 from __future__ import annotations
 
@@ -116,25 +116,68 @@ AtOption = Annotated[
 
 
 @app.command()
-def rehearse(config: ConfigOption = None, *, at: AtOption = "", as_json: JsonOption = False) -> None:
+def rehearse(
+    config: ConfigOption = None,
+    *,
+    at: AtOption = "",
+    version: Annotated[
+        str | None, option("--version", help="Another release than runs, before an upgrade to it: 26.05.")
+    ] = None,
+    tag: Annotated[
+        str, option("--tag", help="Tag of that release's images. Default: as `images build` names them.")
+    ] = "",
+    as_json: JsonOption = False,
+) -> None:
     """Put queue and records of a backup into a Slurm that is thrown away, start it, and compare. Users notice nothing.
 
     A Job in the cluster has a MariaDB, a slurmdbd and a slurmctld of its own, with keys of its own and no volume of the
     cluster; the database takes room on the disk of its machine. No job starts in it.
 
     Compared are the queue with accounting, and records, associations and users with what slurmdbd answers. Of the jail
-    only directories are read; `backup verify` reads what files hold. Exit status: 0; 1 if the backup is not as it was,
-    or could not be put back. `backup list` shows when one has ended well; the alert BackupUnrehearsed fires where none
-    has for 30 days.
+    only directories are read; `backup verify --all` reads what files hold. Exit status: 0; 1 if the backup is not as it
+    was, or could not be put back; 2 if no cluster of this one can have that release. `backup list` shows when one has
+    ended well; the alert BackupUnrehearsed fires where none has for 30 days.
+
+    With another release slurmdbd converts the tables of accounting first: the time until it answers is about what an
+    upgrade will take, hours where there are years of records. That release's images must be there: `slurmstack images
+    build --slurm-version 26.05`, and `images push`. On the local cluster they are built where they are missing.
     """
-    stack, kubectl, namespace, report = _opened(config)
-    if _rehearse(kubectl, stack.config, at, report, as_json=as_json):
+    if tag and version is None:
+        raise Failure("--tag is of the images of --version", code=USAGE)
+    stack, report = open_stack(config), PlainReport(sys.stderr)
+    other = None if version is None else _under(stack, version, tag)
+    kubectl, namespace = reach(stack), stack.config.cluster.namespace
+    if other is not None:
+        ensure_local_images(report, other)
+    if not _rehearse(kubectl, other or stack.config, at, report, as_json=as_json, image=_image_of(other)):
+        raise typer.Exit(FAILED)
+    if other is None:
         # Where `backup list` and kube-state-metrics see it: no Job has this CronJob for an owner, which writes it else.
         done = {"status": {"lastSuccessfulTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}}
         ours = ("-n", namespace, f"--field-manager={FIELD_MANAGER}", "--type=merge", "-p", json.dumps(done))
         kubectl.run("patch", "cronjob", BACKUPS, "--subresource=status", *ours)
-        return
-    raise typer.Exit(FAILED)
+
+
+def _under(stack: Stack, version: str, tag: str) -> ClusterConfig:
+    """The stack file with another release of Slurm. Raises Failure where no cluster of this one can have it."""
+    ours, old = get_args(Slurm.model_fields["version"].annotation), stack.config.slurm.version
+    if version not in ours:
+        raise Failure(f"--version {version}: there is {' and '.join(ours)}", code=USAGE)
+    if (why := obstacle(old, version)) is not None:
+        hint = "without --version it is the release that runs" if old == version else ""
+        raise Failure(f"--version: {old} to {version} {why}", hint=hint, code=USAGE)
+    # Tag and digests of the stack file are those of images of the release that runs.
+    images = {key: value for key, value in stack.sections.get("images", {}).items() if key not in {"tag", "digests"}}
+    images |= {"tag": tag} if tag else {}
+    slurm = {**stack.sections.get("slurm", {}), "version": version}
+    return load_config({**stack.sections, "slurm": slurm, "images": images})
+
+
+def _image_of(other: ClusterConfig | None) -> str:
+    if other is None:
+        return ""
+    registry, tag = other.images.registry or DEFAULT_REGISTRY, image_tags(other.slurm.version, other.images)["database"]
+    return image_reference("database", registry=registry, tag=tag)
 
 
 _READ = {*FILES, PMIX, JOB_SUBMIT} - {"plugstack.conf"}
@@ -165,60 +208,6 @@ def _text(outcome: dict[str, Any]) -> str:
         lines.append(f"  {part:<9} {', '.join(f'{number} {what}' for what, number in counted.items())}")
     lines += [f"  {name} answered after {duration_text(seconds)}" for name, seconds in took.items()]
     return "\n".join([*lines, *(f"  problem: {line}" for line in outcome["problems"])])
-
-
-upgrade_app = typer.Typer()
-
-
-@upgrade_app.callback()
-def upgrade() -> None:
-    """Try another release of Slurm on the last backup, before the cluster gets it."""
-
-
-@upgrade_app.command("rehearse")
-def rehearse_upgrade(
-    config: ConfigOption = None,
-    *,
-    version: Annotated[str, option("--version", help="The release to try: 26.05.")],
-    at: AtOption = "",
-    tag: Annotated[
-        str, option("--tag", help="Tag of that release's images. Default: as `images build` names them.")
-    ] = "",
-    as_json: JsonOption = False,
-) -> None:
-    """Put queue and records of the last backup under another Slurm release that is thrown away; say how long it took.
-
-    It is as with `slurmstack backup rehearse`, whose help says more. slurmdbd converts the tables of accounting at its
-    first start, which takes hours where there are years of records: the time until it answers is about what an upgrade
-    will take. slurmctld reads the queue of the older release.
-
-    The images of that release must be there: `slurmstack images build --slurm-version 26.05`, and `images push`. On the
-    local cluster they are built where they are missing.
-
-    Exit status: 0; 1 if the backup was not as it was under that release; 2 if no cluster of this one can have it.
-    """
-    stack, report = open_stack(config), PlainReport(sys.stderr)
-    _refuse_version(stack.config.slurm.version, version)
-    # Tag and digests of the stack file are those of images of the release that runs.
-    images = {key: value for key, value in stack.sections.get("images", {}).items() if key not in {"tag", "digests"}}
-    images |= {"tag": tag} if tag else {}
-    slurm = {**stack.sections.get("slurm", {}), "version": version}
-    other = load_config({**stack.sections, "slurm": slurm, "images": images})
-    kubectl = reach(stack)
-    ensure_local_images(report, other)
-    registry, its_tag = other.images.registry or DEFAULT_REGISTRY, image_tags(version, other.images)["database"]
-    image = image_reference("database", registry=registry, tag=its_tag)
-    if not _rehearse(kubectl, other, at, report, as_json=as_json, image=image):
-        raise typer.Exit(FAILED)
-
-
-def _refuse_version(old: str, new: str) -> None:
-    ours = get_args(Slurm.model_fields["version"].annotation)
-    if new not in ours:
-        raise Failure(f"--version {new}: there is {' and '.join(ours)}", code=USAGE)
-    if (why := obstacle(old, new)) is not None:
-        hint = "`slurmstack backup rehearse` tries the backup under the release that runs" if old == new else ""
-        raise Failure(f"--version: {old} to {new} {why}", hint=hint, code=USAGE)
 
 
 def restore(

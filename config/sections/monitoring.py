@@ -233,7 +233,7 @@ class Backup(Section):
     largest_file: Quantity = "1Ti"
     """Files of the jail that are larger are left out. A file of mere holes, which takes no room, has a size too."""
     time_limit: Annotated[Span, span_of(60, 7 * 86_400)] = "12h"
-    """How long a backup may take before it is given up."""
+    """How long a backup or a rehearsal may take before it is given up."""
 
     @property
     def port(self) -> int:

@@ -18,8 +18,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -35,8 +36,8 @@ from images.common.process import CannotGoOnError, RefusedError, program, requir
 ID_FORMAT: Final = "%Y%m%dT%H%M%SZ"
 _ID: Final = re.compile(r"\d{8}T\d{6}Z")
 
-_MOMENT: Final = re.compile(r"(\d{8}(T\d{4})?)?")
-"""A day or a minute, as an id begins."""
+_MOMENTS: Final = {"%Y-%m-%dT%H:%M": timedelta(seconds=59), "%Y-%m-%d": timedelta(seconds=86_399)}
+"""Form of a time -> until its end: a schedule for 02:00 begins some seconds later."""
 
 BEFORE_RESTORE: Final = "before-restore"
 """Kind of a backup of what a restore replaces. No retention takes it away."""
@@ -148,20 +149,15 @@ def choose(backups: Iterable[Backup], at: str, parts: Sequence[str], *, now: str
     """The last backup up to a moment that has all of these parts. Raises RefusedError.
 
     `at`: empty for the last one of all but those that a restore has made, an id for no other than that one, or a time
-    in UTC, up to the end of that minute or day: a schedule for 02:00 begins some seconds later. `now`: id of this
-    moment; what is later was made by a clock that is wrong.
+    in UTC, up to the end of that minute or day. `now`: id of this moment; what is later was made by a clock that is
+    wrong.
     """
     found = [backup for backup in backups if set(parts) <= backup.parts.keys()]
-    limit = re.sub("[-:]", "", at)
     if _ID.fullmatch(at):
         found = [backup for backup in found if backup.id == at]
-    elif _MOMENT.fullmatch(limit):
-        found = [backup for backup in found if backup.id[: len(limit)] <= limit and backup.id <= now]
-        found = [backup for backup in found if backup.kind != BEFORE_RESTORE]
     else:
-        raise RefusedError(
-            f"{at!r} is no time: write 2026-11-26T02:00 (UTC), 2026-11-26 for the last of that day, or a backup's id"
-        )
+        limit = min(_moment(at), now) if at else now
+        found = [backup for backup in found if backup.id <= limit and backup.kind != BEFORE_RESTORE]
     if not found:
         raise RefusedError(
             f"there is no backup with {' and '.join(parts)}{f' for --at {at}' if at else ''}; `slurmstack backup list` "
@@ -170,16 +166,25 @@ def choose(backups: Iterable[Backup], at: str, parts: Sequence[str], *, now: str
     return found[-1]
 
 
+def _moment(text: str) -> str:
+    for form, rest in _MOMENTS.items():
+        with suppress(ValueError):
+            return (datetime.strptime(text, form).replace(tzinfo=UTC) + rest).strftime(ID_FORMAT)
+    raise RefusedError(
+        f"{text!r} is no time: write 2026-11-26T02:00 (UTC), 2026-11-26 for the last of that day, or a backup's id"
+    )
+
+
 def chosen(repository: Repository, parts: Sequence[str]) -> Backup:
     """The one that is asked for by `AT`. Raises RefusedError."""
     now = time.strftime(ID_FORMAT, time.gmtime())
     return choose(backups_of(repository.snapshots()), environment("AT"), parts, now=now)
 
 
-def readable(repository: Repository, parts: Sequence[str]) -> Backup:
+def readable(repository: Repository, parts: Sequence[str], *, and_jail: bool = False) -> Backup:
     """The same, when all of it but the content of the jail's files was read, and slurmctld here would read the state.
 
-    Raises CannotGoOnError.
+    `and_jail`: where the backup has one. Raises CannotGoOnError.
     """
     backup = chosen(repository, parts)
     unreadable = f"backup {backup.id} cannot be read; nothing was touched"
@@ -192,7 +197,8 @@ def readable(repository: Repository, parts: Sequence[str]) -> Backup:
         with tempfile.NamedTemporaryFile(dir=restic.CACHE) as jobs:  # empty where there is none
             repository.run("dump", backup.snapshot("state"), str(COPIES / state.JOBS), stdout=jobs)
             state.refuse_unreadable(Path(jobs.name), backup.id, run(["/usr/sbin/slurmctld", "-V"]).stdout)
-    if "jail" in parts:  # else a directory that cannot be read would be put back as an empty one
+    # A directory that cannot be read would be put back as an empty one.
+    if "jail" in parts or (and_jail and "jail" in backup.parts):
         repository.must(unreadable, "stats", "--quiet", backup.snapshot("jail"))
     return backup
 

@@ -79,8 +79,10 @@ class Database:
     def records(self, cluster: str, newest: int) -> dict[str, list[str]]:
         """What a dump has, before slurmdbd has seen it: how many jobs; those without an end, and the last so many.
 
-        And who has them. Numbers are as the database writes them.
+        And who has them. Numbers are as the database writes them. Nothing where no slurmctld had registered yet.
         """
+        if f"{cluster}_job_table" not in self.tables():
+            return {}
         jobs, alive = f"FROM `{cluster}_job_table` WHERE deleted = 0", "WHERE deleted = 0"
         asked = {
             "records": f"SELECT COUNT(*) {jobs}",

@@ -124,12 +124,17 @@ def _named(lost: Sequence[str]) -> str:
     return ", ".join(lost[:10]) + (f" and {len(lost) - 10} more" if len(lost) > 10 else "")
 
 
+def _last_words(log: Path) -> str:
+    return " | ".join(log.read_text(encoding="utf-8", errors="replace").strip().split("\n")[-5:])
+
+
 class Daemons:
     """What is started, and asked. All of it ends with the container."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self._env = {**os.environ, "SLURM_CONF": str(CONF / "slurm.conf")}
+        self._started: dict[str, subprocess.Popen[bytes]] = {}
         self.seconds: dict[str, float] = {}
         """Until each was ready."""
 
@@ -147,9 +152,9 @@ class Daemons:
             )  # fmt: skip
         while not ready():
             if process.poll() is not None or time.monotonic() - begun > seconds:
-                last = said.read_text(encoding="utf-8", errors="replace").strip().split("\n")[-5:]
-                raise CannotGoOnError(f"{name} does not start with what is in the backup: {' | '.join(last)}")
+                raise CannotGoOnError(f"{name} does not start with what is in the backup: {_last_words(said)}")
             time.sleep(0.2)
+        self._started[name] = process
         self.seconds[name] = round(time.monotonic() - begun, 1)
 
     def answers(self, *command: str) -> bool:
@@ -160,6 +165,9 @@ class Daemons:
         """What a command of Slurm prints; slurmctld may read its queue yet. Raises CannotGoOnError."""
         until = time.monotonic() + _ANSWER_SECONDS
         while not (done := run(command, timeout=_ANSWER_SECONDS, env=self._env)).ok:
+            for name in (name for name, process in self._started.items() if process.poll() is not None):
+                why = _last_words(CONF / f"{name}.log")
+                raise CannotGoOnError(f"{name} has ended with what is in the backup: {why}")
             if time.monotonic() > until:
                 raise CannotGoOnError(f"{command[0]}: {done.message}")
             time.sleep(0.5)
@@ -185,14 +193,15 @@ def rehearse(log: Log) -> dict[str, Any]:
     begun, user = time.monotonic(), pwd.getpwnam("slurm")
     owner, repository = (user.pw_uid, user.pw_gid), restic.repository()
     repository.open(make=False, log=log)
-    backup = readable(repository, required_env("WHAT").split())
+    what = required_env("WHAT").split()
+    backup = readable(repository, [part for part in what if part != "jail"], and_jail="jail" in what)
     log(f"putting backup {backup.id} into daemons of its own")
     storage, daemons = _prepare(json.loads(required_env("FILES")), owner), Daemons(log)
     daemons.start([f"{_PROGRAMS}/munged"], lambda: daemons.answers("munge", "--no-input"))
     fetch = partial(fetch_state, repository, backup.snapshot("state"))
     state.put_back(STATE, fetch, backup=backup.id, highest=0, log=log)
     told, answered = dict[str, Collection[str]](_NOTHING), dict[str, Collection[str]](_NOTHING)
-    if "database" in required_env("WHAT").split():
+    if "database" in what:
         cluster = required_env("CLUSTER_NAME")
         probe = ("mariadb", "--defaults-file=/run/mysqld/probe.cnf", "--execute", "SELECT 1")
         daemons.start([f"{_PROGRAMS}/mariadbd"], lambda: daemons.answers(*probe))

@@ -7,7 +7,8 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final
@@ -123,6 +124,22 @@ class Repository:
         if not done.ok:
             raise self.problem(what, done)
         return done.stdout
+
+    def listed(self, snapshot: str, directory: Path) -> Iterator[bytes]:
+        """What a snapshot has in a directory, each thing a line of JSON. Raises CannotGoOnError at the end."""
+        command = [*self._command, "--no-lock", "ls", "--json", "--recursive", snapshot, str(directory)]
+        with (
+            tempfile.TemporaryFile(dir=self._environment["TMPDIR"]) as said,
+            subprocess.Popen(
+                command, env=self._environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said
+            ) as process,
+        ):
+            assert process.stdout is not None
+            yield from process.stdout
+            if process.wait() != 0:
+                said.seek(0)
+                words = said.read().decode(errors="replace")
+                raise self.problem("the backup cannot be listed", Result(code=process.returncode, stderr=words))
 
     def problem(self, what: str, done: Result) -> CannotGoOnError:
         """Why restic could not do it, in one message."""

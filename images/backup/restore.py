@@ -146,16 +146,11 @@ def _taken(repository: Repository, snapshot: str) -> Iterator[str]:
     restic would give the directory the file's owner and mode, and wait at a FIFO for ever.
     """
     unsure = set()
-    with tempfile.TemporaryFile(dir=CACHE) as listing:
-        done = repository.run("ls", "--no-lock", "--json", "--recursive", snapshot, str(JAIL), stdout=listing)
-        if not done.ok:
-            raise repository.problem("the backup cannot be listed", done)
-        listing.seek(0)
-        for node in map(json.loads, listing):
-            if node.get("type") == "file" and _NOT_TOLD in node["path"]:
-                unsure.add(node["path"])
-            elif node.get("type") == "file" and _is_other(node["path"]):
-                yield node["path"]
+    for node in map(json.loads, repository.listed(snapshot, JAIL)):
+        if node.get("type") == "file" and _NOT_TOLD in node["path"]:
+            unsure.add(node["path"])
+        elif node.get("type") == "file" and _is_other(node["path"]):
+            yield node["path"]
     for folder, *names in os.walk(JAIL) if unsure else ():
         for path in (f"{folder}/{name}" for name in chain(*names)):
             if re.sub("[\udc80-\udcff]", _NOT_TOLD, path) in unsure and _is_other(path):

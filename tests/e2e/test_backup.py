@@ -81,7 +81,7 @@ def judged(outcome: dict[str, Any]) -> None:
 
 def the_next_release_starts_from_it_as_well(slurm: SlurmOnKubernetes, mine: tuple[str, ...]) -> None:
     before = slurm.pod_uids()
-    outcome = json.loads(slurmstack("upgrade", "rehearse", "--version", "26.05", "--json", *mine).stdout)
+    outcome = json.loads(slurmstack("backup", "rehearse", "--version", "26.05", "--json", *mine).stdout)
     judged(outcome)
     assert outcome["slurm"] == "26.05"
     assert slurm.pod_uids() == before, "the cluster itself goes on, with the release that it has"

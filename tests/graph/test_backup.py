@@ -35,8 +35,8 @@ def test_only_the_backup_itself_runs_by_a_schedule_and_a_restore_takes_as_long_a
         name: (spec["suspend"], spec["jobTemplate"]["spec"].get("activeDeadlineSeconds"))
         for name, spec in specs.items()
     }
-    never = dict.fromkeys(("backups", "restore", "rehearse"), (True, None))
-    assert limits == {"backup": (False, 43_200), **never}
+    looked = dict.fromkeys(("backups", "restore"), (True, None))
+    assert limits == {"backup": (False, 43_200), "rehearse": (True, 43_200), **looked}
     assert specs["backup"]["schedule"] == "30 1 * * 1-5"
     assert specs["backup"]["concurrencyPolicy"] == "Forbid"
 

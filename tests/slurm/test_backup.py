@@ -148,7 +148,7 @@ def test_a_backup_is_as_it_was_under_the_next_release_and_leads_back_from_it(
     ran, held = submit(first), submit(first, "--hold", "--job-name=held")
     wait_until(lambda: ran not in queue(first), first.logs)
     saved_by_slurmctld()
-    saved = BackupPod(first, store, tmp_path / "jail", prefix=tmp_path.name).save()
+    saved = BackupPod(first, store, tmp_path / "jail", prefix=tmp_path.name).save(PARTS="state database")
     first.__exit__()
     second = own_cluster("26.05", workers=1, kind=AccountingSandbox)
     backups = BackupPod(second, store, tmp_path / "jail", prefix=tmp_path.name)

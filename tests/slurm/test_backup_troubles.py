@@ -64,7 +64,7 @@ def test_after_a_rotation_the_schedule_goes_on_and_a_cluster_with_other_keys_is_
     alone: BackupPod, store: Store, slurm_version: str
 ) -> None:
     def last() -> object:
-        return alone.run("backups", (("backups", "list"),), WHAT="state jail")
+        return alone.run("backups", (("backups", "list"),), WHAT="jail")
 
     munge, jwt = alone.sandbox.work / "secrets/munge.key", alone.sandbox.jwt_secret / "jwt_hs256.key"
     alone.save(database=False)

@@ -76,6 +76,19 @@ def test_why_mariadb_has_not_loaded_a_dump_is_told(tmp_path: Path, monkeypatch: 
     assert str(caught.value) == f"the database was not restored as a whole ({ended}); restore it again"
 
 
+def test_a_list_that_breaks_off_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "restic"
+    program.write_text("#!/bin/sh\necho '{}'\necho 'Fatal: the store is away' >&2\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(restic, "RESTIC", str(program))
+    for name in CREDENTIALS:
+        (tmp_path / name).write_text("secret")
+    listed = Repository("https://s3.example/b/p", tmp_path, region="r", cache=tmp_path).listed("1", tmp_path)
+    assert next(listed) == b"{}\n"
+    with pytest.raises(CannotGoOnError, match="the backup cannot be listed: Fatal: the store is away"):
+        next(listed)
+
+
 def test_a_program_that_is_to_end_lets_restic_take_its_lock_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,9 +42,10 @@ CASES: dict[str, list[tuple[str, int, str]]] = {
         ("images build --tool kaniko", USAGE, "kaniko"), ("images build --tool local --base x", USAGE, "--base"),
         ("images build --tool local --no-cache", USAGE, "--no-cache"),
         ("images push --slurm-version 26.05 --pin", USAGE, "runs Slurm 24.11")],
-    "full": [("upgrade rehearse --version 25.05", USAGE, "--version 25.05: there is 24.11 and 26.05"),
-        ("upgrade rehearse --version 24.11", USAGE, "24.11 to 24.11 is no upgrade"),
-        ("upgrade rehearse --version=", USAGE, "there is 24.11 and 26.05")],
+    "full": [("backup rehearse --version 25.05", USAGE, "--version 25.05: there is 24.11 and 26.05"),
+        ("backup rehearse --version 24.11", USAGE, "24.11 to 24.11 is no upgrade"),
+        ("backup rehearse --version=", USAGE, "there is 24.11 and 26.05"),
+        ("backup rehearse --tag new", USAGE, "--tag is of the images of --version")],
     "no accounting": [("usage", USAGE, "accounting.enabled is false")],
     "no registry": [("images push", USAGE, "--registry")],
     "cuda": [("images build --slurm-version 26.05", USAGE, "images.jail.cuda: is not to be had with Slurm 26.05")],
@@ -69,7 +70,7 @@ def test_it_is_said_what_is_wrong(
 ) -> None:
     words, status, told = case
     command = words.split(" ")
-    names = 2 if command[0] in {"images", "upgrade"} else 1
+    names = 2 if command[0] in {"images", "backup"} else 1
     config = ["--config", str(stack_file(tmp_path, STACKS[stack]))]
     monkeypatch.setattr(sys, "argv", ["slurmstack", *command[:names], *config, *command[names:]])
     monkeypatch.setenv("PATH", str(tmp_path))

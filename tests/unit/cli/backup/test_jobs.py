@@ -21,6 +21,14 @@ def test_a_cluster_without_backups_is_told_so() -> None:
     assert not cluster.jobs
 
 
+def test_what_nobody_has_made_is_missed_before_a_pod_waits_for_it() -> None:
+    cluster = Cluster()
+    cluster.objects.pop()
+    with pytest.raises(Failure, match="there is no Secret backup in the namespace slurm"):
+        run_job(cluster.kubectl, "slurm", "backup", REPORT)
+    assert not cluster.jobs
+
+
 def test_a_restore_of_the_jail_needs_no_volume_of_slurmctld_and_no_database() -> None:
     cluster = Cluster()
     restored(cluster, "jail", copy=False)
@@ -40,13 +48,15 @@ def test_a_pod_that_cannot_start_is_told_with_the_reason_and_all_runs_again(monk
     assert cluster.said[-1] == "suspend backup False"
 
 
-def test_whoever_interrupts_a_command_ends_what_it_has_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody hears the answer, and a restore would wait for its end."""
-    cluster = Cluster()
+def test_whoever_ends_a_command_ends_what_it_has_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody hears the answer, and a restore would wait for its end. A pipeline that is cancelled sends SIGTERM."""
+    cluster, by_signals = Cluster(), Mock()
 
+    monkeypatch.setattr(jobs, "be_interruptible", by_signals)
     monkeypatch.setattr(jobs, "follow_job", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         run_job(cluster.kubectl, "slurm", "backups", REPORT)
+    by_signals.assert_called_once_with()
     made = cluster.jobs[-1]["metadata"]["name"]
     assert cluster.said[-1] == f"delete job {made} --ignore-not-found --wait=false"
 

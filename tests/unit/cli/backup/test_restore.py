@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from cli.backup.restore import Restoring, parts_of
 from cli.change.owner import forget_restore, is_put_back, is_stopped, refuse_half_restored
 from cli.errors import Failure, Refused
+from slurm.names import ACCOUNTING, CONTROLLER
 from tests.unit.cli.backup.cluster import REPORT, Cluster, failed, restored
 
 
@@ -104,6 +106,12 @@ def test_a_backup_or_another_restore_that_runs_is_not_interfered_with(name: str,
     assert cluster.said == said
 
 
+def test_a_rehearsal_goes_on_meanwhile() -> None:
+    cluster = Cluster()
+    cluster.running = ["rehearse-20261126-020000-ab12"]
+    assert "run restore" in restored(cluster, "state")
+
+
 def test_parts_are_put_back_in_their_order_and_what_is_none_is_said() -> None:
     assert parts_of([], accounting=True) == ["state", "database", "jail"]
     assert parts_of(["all"], accounting=False) == ["state", "jail"]
@@ -111,6 +119,68 @@ def test_parts_are_put_back_in_their_order_and_what_is_none_is_said() -> None:
     for what, told in (("jial", "--what jial: there is state"), ("database", "no accounting")):
         with pytest.raises(Failure, match=told):
             parts_of([what], accounting=False)
+
+
+def test_a_store_that_is_away_by_then_has_touched_nothing() -> None:
+    cluster = Cluster(restore_choose=1)
+    assert failed(cluster, "state", copy=False).hint == "nothing was touched"
+    assert not [item for item in cluster.objects if is_stopped(item)]
+
+
+def test_where_nothing_can_be_started_again_the_cause_is_told_and_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(restore_choose=1)
+    monkeypatch.setattr(Restoring, "_start", Mock(side_effect=Failure("the API server is away")))
+    caught = failed(cluster, "state", copy=False, says="the store is away; .*started again: the API server is away")
+    assert "`slurmstack restore --what state --at 20261126T020000Z` goes on" in caught.hint
+
+
+def test_an_interruption_leaves_the_job_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cli.backup.restore.follow_job", Mock(side_effect=KeyboardInterrupt))
+    cluster = Cluster()
+    failed(cluster, "state", copy=False, says="the job restore goes on in the cluster")
+    assert "scale statefulset/cpu --replicas=4" not in cluster.said
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), Failure("the API server is away")])
+def test_what_is_cut_short_while_it_starts_is_started_by_an_apply(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    """What was accepted meanwhile would be lost by another restore."""
+    cluster, scale = Cluster(), Restoring._scale
+
+    def away(self: Restoring, item: dict[str, Any], replicas: int, *, note: str | None) -> None:
+        if item["metadata"]["name"] == "cpu" and replicas:
+            raise error
+        scale(self, item, replicas, note=note)
+
+    monkeypatch.setattr(Restoring, "_scale", away)
+    caught = failed(cluster, "state", copy=False, says=r"interrupted while it was started|the API server is away")
+    assert caught.hint == "all is put back: `slurmstack up` starts what is still stopped"
+    refuse_half_restored(cluster.objects)
+
+
+@pytest.mark.parametrize(
+    ("component", "parts"), [(CONTROLLER, ["state"]), (ACCOUNTING, ["database"]), (ACCOUNTING, ["state"])]
+)
+def test_what_ends_again_and_again_is_not_waited_for_for_hours(
+    monkeypatch: pytest.MonkeyPatch, component: str, parts: list[str]
+) -> None:
+    """One that a restore has not started may have ended as often in a year."""
+    cluster, items, answers = Cluster(), Cluster.items, iter([1, 0])
+
+    def ending(self: Cluster, kind: str, *arguments: str) -> list[dict[str, Any]]:
+        if kind == "pod" and arguments[-1] == f"app.kubernetes.io/component={component}" and self.jobs:
+            return [{"status": {"containerStatuses": [{"name": "slurm", "restartCount": 5}]}}]
+        return items(self, kind, *arguments)
+
+    monkeypatch.setattr(Cluster, "items", ending)
+    monkeypatch.setattr("cli.backup.restore.POLL", 0)
+    monkeypatch.setattr("cli.backup.restore.in_controller", lambda *_: Mock(returncode=next(answers)))
+    if component == ACCOUNTING and parts == ["state"]:
+        restored(cluster, *parts, copy=False)
+    else:
+        caught = failed(cluster, *parts, copy=False, says=f"slurm of {component} ends again and again")
+        assert caught.hint == f"`slurmstack logs {component}` says why"
 
 
 @pytest.mark.parametrize("step", ["_end_pods", "_save"])

@@ -90,7 +90,7 @@ def test_another_release_has_its_own_images_and_slurm_conf(made: Mock, tmp_path:
     full = stacks.existing_full()
     file = stack_file(tmp_path, {**full, "images": {**full["images"], "tag": "old", "digests": digests}})
     for tag, shown in (("", ":26.05-"), ("new", ":new")):
-        backup.rehearse_upgrade(file, version="26.05", tag=tag)
+        backup.rehearse(file, version="26.05", tag=tag)
         how = made.job.call_args.kwargs
         assert shown in how["image"]
         assert "for Slurm 26.05" in how["env"]["FILES"]

@@ -1,9 +1,10 @@
-"""A restore of the jail: what is looked at before anything is touched, how it puts back, and what restic says of it."""
+"""What of a backup is looked at before anything is touched, how the jail is put back, and what restic says of it."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -16,25 +17,36 @@ from images.common.command import Result
 from images.common.process import CannotGoOnError
 
 ID = "20261126T020000Z"
+PARTS = ("state", "database", "jail")
 
 
 class Damaged(Repository):
-    """One whose trees cannot be read."""
+    """One in which this cannot be read."""
 
-    def __init__(self) -> None:
-        self.url = "s3"
+    def __init__(self, what: str, parts: Sequence[str] = PARTS) -> None:
+        self.url, self._what, self._parts = "s3", what, parts
 
     def run(self, *arguments: str, **_: Any) -> Result:
-        return Result(code=1, stderr="Fatal: error walking snapshot") if arguments[0] == "stats" else Result(code=0)
+        damaged = self._what in arguments or arguments[0] == self._what
+        return Result(code=1, stderr="Fatal: error walking snapshot") if damaged else Result(code=0)
 
     def snapshots(self) -> list[Any]:
-        return [{"id": "1", "tags": ["slurmstack", f"backup={ID}", "part=jail", "parts=jail"]}]
+        return [{"id": part, "tags": ["slurmstack", f"backup={ID}", f"part={part}"]} for part in self._parts]
 
 
-def test_a_backup_of_the_jail_that_cannot_be_read_is_none_to_restore(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("part", "what"), [("state", "/stage"), ("database", "/database.sql"), ("jail", "stats")])
+def test_a_backup_that_cannot_be_read_is_none_to_restore(monkeypatch: pytest.MonkeyPatch, part: str, what: str) -> None:
     monkeypatch.delenv("AT", raising=False)
     with pytest.raises(CannotGoOnError, match=f"{ID} cannot be read; nothing was touched: Fatal: error walking"):
-        backups.readable(Damaged(), ["jail"])
+        backups.readable(Damaged(what), [part])
+
+
+def test_a_rehearsal_reads_the_jail_of_a_backup_that_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One before an upgrade has none."""
+    monkeypatch.delenv("AT", raising=False)
+    assert backups.readable(Damaged("stats", ["database"]), ["database"], and_jail=True).id == ID
+    with pytest.raises(CannotGoOnError, match="cannot be read"):
+        backups.readable(Damaged("stats"), ["database"], and_jail=True)
 
 
 def test_what_is_excluded_now_and_what_is_in_the_place_of_a_file_are_left_alone(
@@ -52,10 +64,7 @@ def test_what_is_excluded_now_and_what_is_in_the_place_of_a_file_are_left_alone(
     os.mkfifo(tmp_path / "pipe")
     told: list[str] = []
 
-    def run(*arguments: str, stdout: Any = None) -> Result:
-        if arguments[0] == "ls":
-            stdout.write(b"\n".join(json.dumps(node).encode() for node in listed))
-            return Result(code=0)
+    def run(*arguments: str) -> Result:
         (patterns,) = [word.removeprefix("--exclude-file=") for word in arguments if "exclude-file" in word]
         told.extend((*arguments, Path(patterns).read_text(encoding="utf-8", errors="surrogateescape")))
         return Result(code=0, stdout='{"total_files": 1}')
@@ -64,7 +73,7 @@ def test_what_is_excluded_now_and_what_is_in_the_place_of_a_file_are_left_alone(
         {"path": f"{tmp_path}/{name}".replace("\udcff", "\ufffd"), "type": "dir" if name == "dir" else "file"}
         for name in names
     ]
-    repository = Mock(run=run)
+    repository = Mock(run=run, listed=lambda *_: (json.dumps(node).encode() for node in listed))
     monkeypatch.setattr(restic, "enter_jail", lambda: None)
     monkeypatch.setattr(restic, "handed_over", lambda **_: repository)
     monkeypatch.setattr(restic, "told", lambda: {"backup": ID, "snapshots": {"jail": "1"}})

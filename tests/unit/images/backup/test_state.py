@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from images.backup import backups, state
+from images.backup import backups, restore, state
 from images.backup.restic import INCOMPLETE
 from images.common.command import Result
 from images.common.log import Log
@@ -65,6 +65,18 @@ def test_what_was_there_goes_and_the_agent_s_files_stay(tmp_path: Path) -> None:
     assert next_id(tmp_path / "job_state") == 61, "accounting knows 60"
     assert {path.name for path in tmp_path.iterdir()} == {"job_state", "slurmstack"}
     assert {path.name for path in (tmp_path / "slurmstack").iterdir()} == {"current"}, "slurmdbd gives the id anew"
+
+
+def test_a_backup_of_two_controllers_has_its_scripts_where_slurmctld_looks_for_them(tmp_path: Path) -> None:
+    def must(_: str, *arguments: str) -> None:
+        target = Path(arguments[arguments.index("--target") + 1])
+        for name in ("state/job_state", "volume/term-7/hash.1/job.11/script"):
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            (target / name).touch()
+
+    restore.fetch_state(Mock(must=must), "1", tmp_path)
+    found = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert found == {"job_state", "hash.1/job.11/script"}
 
 
 def test_the_state_of_a_newer_slurm_or_none_at_all_is_not_put_under_this_one(tmp_path: Path) -> None:
