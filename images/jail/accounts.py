@@ -17,6 +17,9 @@ LOCKED: Final = "!"
 NO_PASSWORD: Final = "*"  # noqa: S105 - no password at all
 """No password matches, but keys do: sshd without PAM refuses accounts that are locked with `!`."""
 
+OF_USERS: Final = range(1000, 60000)
+"""Numbers outside belong to the system."""
+
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 
 

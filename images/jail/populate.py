@@ -27,9 +27,11 @@ from images.common.jail_roots import Filled
 from images.common.jail_view import held, homes_directory
 from images.common.mountinfo import WrongFilesystemError, expect_volume, mount_points
 from images.common.process import CannotGoOnError, RefusedError, program, required_env
+from images.jail.accounts import OF_USERS, AccountError, is_name
 from images.jail.carry import SECONDS, Carrying
 from images.jail.changes import INTO, compare, read_manifest, shown, write_manifest
 from images.jail.image import fill
+from images.jail.users import numbers_of
 
 JAIL: Final = Path("/jail")
 STATE: Final = ".slurmstack"
@@ -231,6 +233,7 @@ def remove(volume: Path, name: str, log: Log) -> None:
     roots = volume / jail_roots.ROOTS
     there = jail_roots.directory_of(volume, name)
     if there.is_dir() and not there.is_symlink():
+        _keep_numbers(volume, name, log)
         # Out of everybody's reach at once: whoever could still come by its name would go on writing in it.
         there.rename(roots / f"{_REMOVING}{name}.{time.time_ns()}")
     elif not _left(roots):
@@ -239,6 +242,20 @@ def remove(volume: Path, name: str, log: Log) -> None:
         _empty(trash, log)
         trash.rmdir()
     log(f"the root {name!r} is removed")
+
+
+def _keep_numbers(volume: Path, name: str, log: Log) -> None:
+    """Homes of those who had an account in it stay, with their numbers."""
+    try:
+        numbers = numbers_of(jail_roots.root_of(volume, name))
+    except (CannotGoOnError, AccountError, OSError) as error:
+        log(f"its accounts cannot be read, so numbers that only it knew may be given again: {error}")
+        return
+    kept = {
+        kind: {number: name if is_name(name) else "?" for number, name in found.items() if number in OF_USERS}
+        for kind, found in numbers.items()
+    }
+    jail_roots.keep_numbers(volume, **kept)
 
 
 def _left(roots: Path) -> list[Path]:

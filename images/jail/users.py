@@ -81,7 +81,7 @@ def apply_everywhere(volume: Path, declared: Declared, log: Callable[[str], None
                 locks.enter_context(account_lock(jail))
         known = {name: (_read_accounts(jail), read_record(jail)) for name, jail in roots.items()}
         groups = frozenset(row[0] for accounts, _ in known.values() for row in accounts.group.rows)
-        problems = []
+        problems = _of_removed(volume, declared)
         for name, (accounts, ours) in known.items():
             found = conflicts(accounts, declared, ours, groups)
             problems += [f"{jail_roots.called(name)}: {line}" if len(roots) > 1 else line for line in found]
@@ -105,6 +105,29 @@ def _telling(name: str) -> Iterator[None]:
     except OSError as error:
         what = [Path(str(path)).name for path in (error.filename2 or error.filename,) if path]
         raise CannotGoOnError(": ".join([jail_roots.called(name), *what, error.strerror or str(error)])) from error
+
+
+def numbers_of(jail: Path) -> dict[str, dict[int, str]]:
+    """Numbers of all users and groups that a root has, and had from us. Raises AccountError, JailViewError."""
+    ours, there = read_record(jail), _read_accounts(jail)
+    users = {user.uid: name for name, user in ours.users.items()} | there.passwd.numbers()
+    groups = {gid: name for name, gid in ours.groups.items()} | there.group.numbers()
+    return {"users": users, "groups": groups}
+
+
+def _of_removed(volume: Path, declared: Declared) -> list[str]:
+    """Conflicts with numbers that users and groups had in roots that are gone."""
+    users = {f"user {name}: uid": (name, user.uid) for name, user in declared.users.items()}
+    groups = {f"group {name}: gid": (name, gid) for name, gid in declared.groups.items()}
+    found = []
+    for kind, wanted in (("users", users), ("groups", groups)):
+        kept = jail_roots.kept_numbers(volume, kind)
+        found += [
+            f"{who} {number} was that of {kept[number]} in a root that was removed; files carry that number"
+            for who, (name, number) in sorted(wanted.items())
+            if kept.get(number, name) != name
+        ]
+    return found
 
 
 @contextmanager
