@@ -154,12 +154,12 @@ def test_a_directory_that_becomes_a_link_meanwhile_leads_out_of_no_home(
     for name in ("one", "two"):
         (jail / "etc/skel/dir" / name).touch()
 
-    def swapped(*files: IO[bytes]) -> None:
+    def swapped(old: IO[bytes], new: IO[bytes]) -> None:
         (place,) = (jail / "home").rglob("dir")
         if not place.is_symlink():
             place.rename(place.with_name("away"))
             place.symlink_to(outside)
-        content(*files)
+        content(old, new)
 
     monkeypatch.setattr(shutil, "copyfileobj", swapped)
     assert make_home(jail, "/home/lena", *ME)
