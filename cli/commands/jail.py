@@ -114,7 +114,7 @@ def remove(
     *,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove it without asking.")] = False,
 ) -> None:
-    """Remove a root for good, with all software in it. Homes stay.
+    """Remove a root for good, with all software in it. Homes stay, and numbers of users are not given again.
 
     Refused while the stack file names it or a pod leads into it. If it is interrupted, the same command goes on.
     """

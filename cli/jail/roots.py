@@ -23,6 +23,9 @@ from slurm.names import JAIL_ROOT, LOGIN
 POPULATE = "populate-jail"
 """Beginning of the name of the Job that fills a root."""
 
+REMOVING = "jail-remove-"
+"""Beginning of the name of a Job that removes one."""
+
 PROGRAM = "/usr/libexec/slurmstack/roots"
 COMPONENT = "jail-roots"
 
@@ -67,6 +70,19 @@ def ask(kubectl: Kubectl, namespace: str, like: Mapping[str, Any], report: Repor
     except BaseException:
         kubectl.run("delete", "job", name, "-n", namespace, "--ignore-not-found", "--wait=false", check=False)
         raise
+
+
+def refuse_removed(kubectl: Kubectl, config: ClusterConfig) -> None:
+    """Raise Refused where a Job still removes, or will, what the stack file names: its command was killed."""
+    namespace = config.cluster.namespace
+    for job in open_jobs(kubectl, namespace, COMPONENT):
+        name, root = str(job["metadata"]["name"]), _env(job).get("ROOT")
+        if name.startswith(REMOVING) and root in {config.jail.root, config.jail.carry_from} - {None}:
+            raise Refused(
+                f"the job {name} has not ended, and removes the root {root!r}, which the stack file names",
+                hint=f"`kubectl delete job {name} -n {namespace}` stops it; `slurmstack jail list` shows whether the "
+                "root is whole",
+            )
 
 
 def _env(job: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,12 +148,13 @@ def refuse_misfit(
 ) -> None:
     """Raise Refused if the root is there with another release of Slurm, or is to be filled from one that is not whole.
 
-    Only the volume knows, so it is looked at where root or release change.
+    Or while a Job removes one of the two. Only the volume knows, so it is looked at where root or release change.
     `was`, `will`: the login nodes' StatefulSet.
     """
     if was is None or (jail_root_of(was), release_of(was)) == (jail_root_of(will), release_of(will)):
         return
     cluster, namespace = kubectl(), config.cluster.namespace
+    refuse_removed(cluster, config)
     written = ask(cluster, namespace, filling_job(cluster, namespace), report, "list")
     if reason := misfit(config, answer_in(written)):
         raise Refused(reason)

@@ -27,11 +27,13 @@ _FIRST: Final = ".first"
 """In ROOTS: what we know of the first root. No root can be called so."""
 
 _FILLED: Final = "filled.json"
+NUMBERS: Final = ".numbers.json"
 MANIFEST: Final = "manifest"
 HOMES_MARK: Final = ".homes"
 """In ROOTS: there where homes are on a volume of their own. Of this volume alone: no backup has it."""
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,38}[a-z0-9])?")
 _RELEASE: Final = re.compile(r"(\d\d\.\d\d)-")
+_MOST_NUMBERS: Final = 64 * 2**20
 
 NOTHING: Final = Path("/run/slurmstack/nothing")
 
@@ -143,6 +145,21 @@ def refuse_other_homes(volume: Path, *, apart: bool) -> None:
             f"jail.homes: the homes of this cluster are {has if apart else wants}, and the stack file has them "
             f"{wants if apart else has}, which is empty. Set it back; docs/jail.md says how homes are moved"
         )
+
+
+def kept_numbers(volume: Path, kind: str) -> dict[int, str]:
+    """Numbers of `users` or `groups` in roots that were removed, with their names."""
+    known = (read_document(volume / ROOTS / NUMBERS, most=_MOST_NUMBERS) or {}).get(kind)
+    if not isinstance(known, dict):
+        return {}
+    return {int(number): str(name) for number, name in known.items() if number.isdecimal() and len(number) < 10}
+
+
+def keep_numbers(volume: Path, **numbers: dict[int, str]) -> None:
+    """Add to them, before a root goes in which users and groups had these."""
+    kept = {kind: {**found, **kept_numbers(volume, kind)} for kind, found in numbers.items()}
+    document = {kind: {str(number): name for number, name in sorted(found.items())} for kind, found in kept.items()}
+    write_atomically(volume / ROOTS / NUMBERS, json.dumps(document) + "\n", mode=0o600)
 
 
 def _parsed(known: dict[str, Any]) -> Filled:

@@ -30,6 +30,7 @@ CONF_CACHE: Final = SPOOL / "conf-cache"
 """slurmd's copy of the configuration: it and slurmstepd load the plugins that are named there, outside the jail."""
 
 SKELETON: Final = "etc/skel"
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,8 +207,8 @@ def _make(above: int, name: str, root: Path, owner: Owner) -> None:
 
 
 @contextmanager
-def _opened(name: str, directory: int) -> Iterator[int]:
-    descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+def _opened(name: str, directory: int, flags: int = _READ | os.O_DIRECTORY, mode: int = 0) -> Iterator[int]:
+    descriptor = os.open(name, flags, mode, dir_fd=directory)
     try:
         yield descriptor
     finally:
@@ -215,22 +216,43 @@ def _opened(name: str, directory: int) -> Iterator[int]:
 
 
 def _take_skeleton(root: Path, home: int, owner: Owner) -> None:
-    """tar(1) follows no link, however fast names change, and opens nothing that could hold it up."""
-    import subprocess  # noqa: PLC0415  what runs at each login needs it for the first one alone
+    """Not by tar(1): it writes by whole paths, and so goes on outside the jail by a link that is put into one."""
+    to_read = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    with (
+        contextlib.suppress(JailViewError),
+        held(root, SKELETON) as there,
+        _opened(f"/proc/self/fd/{there}", there, to_read) as skeleton,
+    ):
+        _copy_all(skeleton, home, owner)
 
-    try:
-        there = open_inside(root, SKELETON, make=False, kind="directory")
-    except JailViewError:
-        return
-    given = (f"--owner=:{owner[0]}", f"--group=:{owner[1]}", "--mode=a-s")
-    pack = ["tar", "--create", "--file=-", f"--directory=/proc/self/fd/{there}", *given, "."]
-    unpack = ["tar", "--extract", "--file=-", f"--directory=/proc/self/fd/{home}", "-p", "--numeric-owner"]
-    env = {"PATH": "/usr/bin:/bin"}  # PAM's may have what users set: TAR_OPTIONS
-    quiet = subprocess.DEVNULL
-    try:
-        with subprocess.Popen(pack, stdout=subprocess.PIPE, stderr=quiet, pass_fds=(there,), env=env) as packing:
-            done = subprocess.run(unpack, stdin=packing.stdout, pass_fds=(home,), env=env, check=False)
-    finally:
-        os.close(there)
-    if done.returncode:
-        raise JailViewError(f"/{SKELETON} in the jail cannot be copied into a home")
+
+def _copy_all(source: int, target: int, owner: Owner) -> None:
+    """The links, files and directories in an open directory."""
+    for name in os.listdir(source):
+        kind = stat.S_IFMT(os.stat(name, dir_fd=source, follow_symlinks=False).st_mode)
+        if kind == stat.S_IFLNK:
+            os.symlink(os.readlink(name, dir_fd=source), name, dir_fd=target)
+            os.chown(name, *owner, dir_fd=target, follow_symlinks=False)
+        elif kind in {stat.S_IFREG, stat.S_IFDIR}:
+            with _opened(name, source, _READ) as found:
+                _copy_one(found, target, name, owner)
+
+
+def _copy_one(found: int, target: int, name: str, owner: Owner) -> None:
+    """A file or directory as it is open: by its name there may be another one by now."""
+    mode = os.fstat(found).st_mode
+    if stat.S_ISDIR(mode):
+        os.mkdir(name, 0o700, dir_fd=target)
+        with _opened(name, target) as inner:
+            _copy_all(found, inner, owner)
+            _give(inner, mode, owner)
+    elif stat.S_ISREG(mode):
+        with _opened(name, target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600) as copy:
+            with open(found, "rb", closefd=False) as old, open(copy, "wb", closefd=False) as new:
+                shutil.copyfileobj(old, new)
+            _give(copy, mode, owner)
+
+
+def _give(made: int, mode: int, owner: Owner) -> None:
+    os.fchmod(made, mode & 0o777)
+    os.fchown(made, *owner)

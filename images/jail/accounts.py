@@ -17,12 +17,22 @@ LOCKED: Final = "!"
 NO_PASSWORD: Final = "*"  # noqa: S105 - no password at all
 """No password matches, but keys do: sshd without PAM refuses accounts that are locked with `!`."""
 
+OF_USERS: Final = range(1000, 60000)
+"""Numbers outside belong to the system."""
+
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 
 
 def is_name(name: str) -> bool:
     """Whether a user or group may be called so. It is also safe as a file's name."""
     return bool(_NAME.fullmatch(name))
+
+
+def expect_number(*numbers: object) -> None:
+    """Raise TypeError."""
+    for number in numbers:
+        if type(number) is not int or not 0 <= number < 2**32:
+            raise TypeError("uid and gid are numbers of 32 bits")
 
 
 class AccountError(RefusedError):
@@ -42,6 +52,12 @@ class User:
     shell: str = "/bin/bash"
     ssh_authorized_keys: tuple[str, ...] = ()
     sudo: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise TypeError: what was declared once is read where whoever is root in the jail can write."""
+        expect_number(self.uid, self.gid)
+        if not all(isinstance(word, str) for word in (self.shell, *self.groups, *self.ssh_authorized_keys)):
+            raise TypeError("shell, groups and ssh_authorized_keys are texts")
 
     @staticmethod
     def from_json(value: Mapping[str, object]) -> User:
@@ -68,6 +84,8 @@ class Table:
     """A file of lines with fields that are separated by colons, the first of which is a name."""
 
     rows: list[list[str]]
+    least: int = 4
+    """Fields without which a line is none."""
     _at: dict[str, int] = field(init=False, repr=False, compare=False)
     """The first line of each name: whoever is root in the jail can write any number of them."""
 
@@ -75,15 +93,15 @@ class Table:
         self._at = {row[0]: index for index, row in reversed(list(enumerate(self.rows)))}
 
     @staticmethod
-    def parse(text: str) -> Table:
+    def parse(text: str, least: int = 4) -> Table:
         """Read a file; lines without a colon are kept as they are."""
         # Not `splitlines`: a comment may have what only Unicode takes for the end of a line.
-        return Table([line.split(":") for line in text.split("\n") if line])
+        return Table([line.split(":") for line in text.split("\n") if line], least)
 
     def find(self, name: str) -> list[str] | None:
-        """The fields of a name. A line of less than four is none, and is replaced by `put`."""
+        """The fields of a name. A line that lacks some is none, and is replaced by `put`."""
         row = self.rows[self._at[name]] if name in self._at else []
-        return row if len(row) > 3 else None
+        return row if len(row) >= self.least else None
 
     def numbers(self) -> dict[int, str]:
         """The name of each number in the third field, as the C library reads it: Python takes more for digits."""
@@ -115,7 +133,7 @@ class Accounts:
     def copy(self) -> Accounts:
         """Another one of the same lines."""
         tables = (self.passwd, self.shadow, self.group, self.gshadow)
-        return Accounts(*(Table(list(table.rows)) for table in tables))
+        return Accounts(*(Table(list(table.rows), table.least) for table in tables))
 
 
 def conflicts(

@@ -27,8 +27,11 @@ from images.common.jail_roots import Filled
 from images.common.jail_view import held, homes_directory
 from images.common.mountinfo import WrongFilesystemError, expect_volume, mount_points
 from images.common.process import CannotGoOnError, RefusedError, program, required_env
-from images.jail.changes import carry, compare, read_manifest, shown, write_manifest
+from images.jail.accounts import OF_USERS, AccountError, is_name
+from images.jail.carry import SECONDS, Carrying
+from images.jail.changes import INTO, compare, read_manifest, shown, write_manifest
 from images.jail.image import fill
+from images.jail.users import numbers_of
 
 JAIL: Final = Path("/jail")
 STATE: Final = ".slurmstack"
@@ -163,15 +166,14 @@ def _fill(source: Path, wanted: Wanted, log: Log, mounted: frozenset[str]) -> in
     jail_roots.note_homes(wanted.volume, apart=homes_directory() is not None)
     root.chmod(0o755)  # sshd insists, for a ChrootDirectory
     (root / STATE).mkdir(mode=0o755, exist_ok=True)
+    write_atomically(root / IN_PROGRESS, version + "\n")
+    code = fill(source, root, log, mounted)
+    if code != 0:
+        return code
     manifest = jail_roots.make_directory_of(wanted.volume, wanted.name) / jail_roots.MANIFEST
-    # What an interrupted run has carried is not the image's.
-    if not (wanted.carried and (root / IN_PROGRESS).exists() and manifest.exists()):
-        write_atomically(root / IN_PROGRESS, version + "\n")
-        code = fill(source, root, log, mounted)
-        if code != 0:
-            return code
+    if not (wanted.carried and manifest.exists()):  # what an interrupted run has carried is not the image's
         write_manifest(root, manifest)
-    left_out = _carry(wanted, log) if wanted.carried else 0
+    left_out = _carry(wanted, manifest, log) if wanted.carried else 0
     os.sync()  # everything else is on the disk before somebody is told that it is there
     release = wanted.release or jail_roots.release_of(version)
     known = Filled(
@@ -188,13 +190,23 @@ def _fill(source: Path, wanted: Wanted, log: Log, mounted: frozenset[str]) -> in
     return 0
 
 
-def _carry(wanted: Wanted, log: Log) -> int:
+def _carry(wanted: Wanted, manifest: Path, log: Log) -> int:
     """Copy what the stack file names from another root; returns how much of it was left out."""
+    stage = manifest.with_name("carrying")
+    stage.mkdir(mode=0o700, exist_ok=True)
     was = read_manifest(jail_roots.directory_of(wanted.volume, wanted.carried_from) / jail_roots.MANIFEST)
     if was is None:
         log(f"nobody knows what {jail_roots.called(wanted.carried_from)} was at first: files of the new image win")
-    source = jail_roots.root_of(wanted.volume, wanted.carried_from)
-    return carry(source, wanted.root, wanted.carried, was=was, log=log)
+    until = time.monotonic() + SECONDS
+    descriptor = os.open(stage, INTO)
+    try:
+        carrying = Carrying(was=was, new=read_manifest(manifest) or {}, stage=descriptor, log=log, until=until)
+        carrying.run(jail_roots.root_of(wanted.volume, wanted.carried_from), wanted.root, wanted.carried)
+    finally:
+        os.close(descriptor)
+    (stage / "carried").unlink(missing_ok=True)
+    stage.rmdir()
+    return carrying.left_out
 
 
 def _mark(root: Path, version: str) -> None:
@@ -221,6 +233,7 @@ def remove(volume: Path, name: str, log: Log) -> None:
     roots = volume / jail_roots.ROOTS
     there = jail_roots.directory_of(volume, name)
     if there.is_dir() and not there.is_symlink():
+        _keep_numbers(volume, name, log)
         # Out of everybody's reach at once: whoever could still come by its name would go on writing in it.
         there.rename(roots / f"{_REMOVING}{name}.{time.time_ns()}")
     elif not _left(roots):
@@ -229,6 +242,20 @@ def remove(volume: Path, name: str, log: Log) -> None:
         _empty(trash, log)
         trash.rmdir()
     log(f"the root {name!r} is removed")
+
+
+def _keep_numbers(volume: Path, name: str, log: Log) -> None:
+    """Homes of those who had an account in it stay, with their numbers."""
+    try:
+        numbers = numbers_of(jail_roots.root_of(volume, name))
+    except (CannotGoOnError, AccountError, OSError) as error:
+        log(f"its accounts cannot be read, so numbers that only it knew may be given again: {error}")
+        return
+    kept = {
+        kind: {number: name if is_name(name) else "?" for number, name in found.items() if number in OF_USERS}
+        for kind, found in numbers.items()
+    }
+    jail_roots.keep_numbers(volume, **kept)
 
 
 def _left(roots: Path) -> list[Path]:

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +26,7 @@ from images.common.mountinfo import expect_volume
 from images.common.process import CannotGoOnError, program
 from images.common.readiness import ACCOUNTS_MARKER, HOMES_APART
 from images.common.wait import wait_for
-from images.jail.accounts import AccountError, Accounts, Declared, Table, User, apply, conflicts, is_name
+from images.jail.accounts import AccountError, Accounts, Declared, Table, User, apply, conflicts, expect_number, is_name
 
 JAIL: Final = Path("/jail")
 STATE: Final = ".slurmstack"
@@ -81,7 +81,7 @@ def apply_everywhere(volume: Path, declared: Declared, log: Callable[[str], None
                 locks.enter_context(account_lock(jail))
         known = {name: (_read_accounts(jail), read_record(jail)) for name, jail in roots.items()}
         groups = frozenset(row[0] for accounts, _ in known.values() for row in accounts.group.rows)
-        problems = []
+        problems = _of_removed(volume, declared)
         for name, (accounts, ours) in known.items():
             found = conflicts(accounts, declared, ours, groups)
             problems += [f"{jail_roots.called(name)}: {line}" if len(roots) > 1 else line for line in found]
@@ -105,6 +105,29 @@ def _telling(name: str) -> Iterator[None]:
     except OSError as error:
         what = [Path(str(path)).name for path in (error.filename2 or error.filename,) if path]
         raise CannotGoOnError(": ".join([jail_roots.called(name), *what, error.strerror or str(error)])) from error
+
+
+def numbers_of(jail: Path) -> dict[str, dict[int, str]]:
+    """Numbers of all users and groups that a root has, and had from us. Raises AccountError, JailViewError."""
+    ours, there = read_record(jail), _read_accounts(jail)
+    users = {user.uid: name for name, user in ours.users.items()} | there.passwd.numbers()
+    groups = {gid: name for name, gid in ours.groups.items()} | there.group.numbers()
+    return {"users": users, "groups": groups}
+
+
+def _of_removed(volume: Path, declared: Declared) -> list[str]:
+    """Conflicts with numbers that users and groups had in roots that are gone."""
+    users = {f"user {name}: uid": (name, user.uid) for name, user in declared.users.items()}
+    groups = {f"group {name}: gid": (name, gid) for name, gid in declared.groups.items()}
+    found = []
+    for kind, wanted in (("users", users), ("groups", groups)):
+        kept = jail_roots.kept_numbers(volume, kind)
+        found += [
+            f"{who} {number} was that of {kept[number]} in a root that was removed; files carry that number"
+            for who, (name, number) in sorted(wanted.items())
+            if kept.get(number, name) != name
+        ]
+    return found
 
 
 @contextmanager
@@ -159,10 +182,10 @@ def read_record(jail: Path) -> Declared:
 def _declared(content: bytes, path: Path) -> Declared:
     try:
         document = json.loads(content)
-        return Declared(
-            users={name: User.from_json(value) for name, value in (document.get("users") or {}).items()},
-            groups={name: int(value["gid"]) for name, value in (document.get("groups") or {}).items()},
-        )
+        groups = {name: value["gid"] for name, value in (document.get("groups") or {}).items()}
+        expect_number(*groups.values())
+        users = {name: User.from_json(value) for name, value in (document.get("users") or {}).items()}
+        return Declared(users=users, groups=groups)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise AccountError(f"{path}: {error}") from error
 
@@ -185,8 +208,7 @@ def _apply(
     # Whoever is root in the jail can write the record: a name with slashes would lead out of the keys' directory.
     removed = {name for name in set(ours.users) - set(declared.users) if is_name(name)}
     # Recorded first: a run that is interrupted still knows later whom it made.
-    both = Declared(users={**declared.users, **ours.users}, groups={**declared.groups, **ours.groups})
-    _write_record(jail, both)
+    _write_record(jail, _both(ours, declared))
     _write_accounts(jail, before, after)
     for name, user in sorted(declared.users.items()):
         row = after.passwd.find(name)
@@ -222,9 +244,18 @@ def _make_home(jail: Path, volume: Path, homes: Path | None, home: str, user: Us
     make_home(where, "/" + "/".join(parts), user.uid, user.gid, jail)
 
 
+def _both(ours: Declared, declared: Declared) -> Declared:
+    """What an interrupted run may have made: of a user in both, the groups of both."""
+    users = {**ours.users, **declared.users}
+    for name in set(ours.users) & set(declared.users):
+        groups = dict.fromkeys((*ours.users[name].groups, *declared.users[name].groups))
+        users[name] = replace(users[name], groups=tuple(groups))
+    return Declared(users=users, groups={**ours.groups, **declared.groups})
+
+
 def _read_accounts(jail: Path) -> Accounts:
     with _inside(jail, "etc") as etc:
-        return Accounts(**{name: Table.parse(_text(etc / name)) for name in _FILES})
+        return Accounts(**{name: Table.parse(_text(etc / name), 7 if name == "passwd" else 4) for name in _FILES})
 
 
 def _text(path: Path) -> str:

@@ -71,6 +71,10 @@ class Cells:
     def __contains__(self, job: str) -> bool:
         return job in self._made
 
+    def jobs(self) -> list[str]:
+        """The jobs that have one."""
+        return sorted(self._made)
+
     def path(self, job: str) -> Path:
         """Where a job's cell is, or would be."""
         return self._cells / job
@@ -81,8 +85,9 @@ class Cells:
         `memory_mib`: the job's; 0 or less: nothing limits it, or who asks does not know, as slurmd for `sbcast`.
         """
         cell = self.path(job)
-        if job in self._made:
+        if job in self._made and not _is_of_another(cell, uid):
             return cell
+        self.leave(job)  # slurmctld has lost its state, and nobody has told of the first one's end
         cell.mkdir(mode=0o700)
         try:
             self._fill(cell, directory_of(job, uid, gid, self._jobs), memory_mib)
@@ -132,6 +137,11 @@ class Cells:
         with contextlib.suppress(OSError):  # nothing was mounted yet
             unmount(cell)
         cell.rmdir()
+
+
+def _is_of_another(cell: Path, uid: int) -> bool:
+    """Whether a job's own /tmp belongs to another user."""
+    return (cell / "tmp").lstat().st_uid not in {0, uid}
 
 
 def shared_memory_size() -> int:

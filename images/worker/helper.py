@@ -107,6 +107,8 @@ class Helper:
         self._cgroups = cgroups
         self._steps: dict[int, Step] = {}
         """By the number of the connection's descriptor."""
+        self._before = set(cells.jobs())
+        """Jobs of before this helper, whose steps have no connection to it."""
 
     def answer(self, connection: int, pid: int, message: bytes, files: Sequence[int] = ()) -> str:
         """What to answer; never raises for what is asked. Empty: somebody else does. `pid`: who asks."""
@@ -154,12 +156,14 @@ class Helper:
     def _end(self, job: str, *, waits: bool) -> bool:
         """Whether all has gone, or nobody waits for it.
 
-        Slurm's epilog may begin while slurmstepd still removes files of its own, which it reaches by the cell.
+        Slurm's epilog may begin while slurmstepd still removes files of its own, which it reaches by the cell. Of a job
+        of before this helper nobody knows: who asks waits as long as it does, and then says `now`.
         """
         is_here = any(step.job == job for step in self._steps.values())
-        if waits and is_here:
+        if waits and (is_here or job in self._before):
             return False
         self._cells.leave(job)
+        self._before.discard(job)
         left = [] if is_here else list(self._cgroups.glob(f"{SCOPE}/job_{job}"))
         gone = [_end_cgroup(group) for group in left]
         self._programs.forget(job)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from images.common.mountinfo import restrict
+from images.common.mountinfo import mount_points, restrict
 from images.common.process import CannotGoOnError
 from images.common.slurm_node import NodeConf
 
@@ -83,13 +83,22 @@ def _mebibytes(directory: Path) -> int:
 
 
 def _empty(directory: Path, log: Callable[[str], None]) -> None:
-    """Remove all that is there. find(1) and rm(1) follow no link: users have made what is there.
+    """Remove all that is there, but where the container runtime has mounted something: that is the machine's.
 
-    An epilog may remove something of it just now, or the container runtime have mounted something there: that is not
-    an error.
+    find(1) and rm(1) follow no link: users have made what is there. An epilog may remove something of it just now: that
+    is not an error.
     """
-    if any(path.name != _OF_THE_FILE_SYSTEM for path in directory.iterdir()):
-        log("removing what earlier jobs have left in the scratch")
-        what = ["-mindepth", "1", "-maxdepth", "1", "-not", "-name", _OF_THE_FILE_SYSTEM]
+    # For rm, neither its arguments nor what is bound from the same disk are another file system.
+    mounted = [Path(point).relative_to(directory) for point in mount_points() if Path(point).is_relative_to(directory)]
+    kept = {_OF_THE_FILE_SYSTEM, *(path.parts[0] for path in mounted if path.parts)}
+    if any(path.name not in kept for path in directory.iterdir()):
+        found = os.statvfs(directory)
+        used = (found.f_blocks - found.f_bfree) * found.f_frsize // _MEBIBYTE
+        log(
+            "removing what earlier jobs have left in the scratch, which is waited for: its disk has "
+            f"{found.f_files - found.f_ffree} files and {used} MiB"
+        )
+        but = (word for name in sorted(kept) for word in ("-not", "-name", name))
+        what = ["-mindepth", "1", "-maxdepth", "1", *but]
         remove = ["-exec", "rm", "-rf", "--one-file-system", "--", "{}", "+"]
         subprocess.run(["find", str(directory), *what, *remove], stdin=subprocess.DEVNULL, check=False)

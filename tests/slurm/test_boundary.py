@@ -212,6 +212,42 @@ def test_sbcast_writes_nothing_by_what_slurmd_has_open_and_nothing_into_memory(c
     assert not cluster.run("ls /tmp | grep sent", pod="default-0").stdout
 
 
+ASK = """
+import os, socket, struct, sys, time
+BATCH, NEWEST, TERMINATE = 0xFFFFFFFB, 1 << 16, 12  # stepd_api.h; a version above all is taken
+own, of = os.environ["SLURM_JOB_ID"], 1 - int(os.environ["SLURM_STEP_ID"])
+for whose, step in (("bob", f"{sys.argv[1]}.{BATCH}"), ("alice", f"{own}.{of}")):
+    path = f"/var/spool/slurmd/default-0_{step}"
+    for _ in range(100):
+        if os.path.exists(path):
+            break
+        time.sleep(0.1)
+    with socket.socket(socket.AF_UNIX) as stepd:
+        stepd.settimeout(60)
+        stepd.connect(path)
+        stepd.sendall(struct.pack("=i", NEWEST))
+        assert len(stepd.recv(4, socket.MSG_WAITALL)) == 4
+        stepd.sendall(struct.pack("=i", TERMINATE))
+        said = stepd.recv(8, socket.MSG_WAITALL)
+        print(whose, *(struct.unpack("=ii", said) if len(said) == 8 else ("closed",)), flush=True)
+"""
+"""Asks slurmstepd to end bob's step, and then a step of alice's own, in Slurm's own words: both have open sockets.
+
+That of 26.05 hangs up on a stranger, and one that ends may be gone before it has answered.
+"""
+
+
+def test_a_step_s_socket_takes_orders_of_its_user_alone(cluster: SlurmSandbox, scene: Scene) -> None:
+    (cluster.jail / "home/alice/ask.py").write_text(ASK)
+    steps = f"srun -Q --overlap sleep 600 2>/dev/null & srun -Q --overlap python3 ask.py {scene.bob_job}; wait"
+    told = shell(cluster, "alice", f"salloc -Q -n1 sh -c {quote(steps)}").splitlines()
+
+    # It has returned, so her own step of ten minutes has ended.
+    assert {"bob -1 1", "bob closed"}.intersection(told), told
+    assert {"alice 0 0", "alice closed"}.intersection(told), told
+    assert cluster.job(scene.bob_job)["JobState"] == "RUNNING"
+
+
 def test_what_users_set_makes_slurmstepd_write_no_file(cluster: SlurmSandbox) -> None:
     if "pmix" not in shell(cluster, "alice", "srun --mpi=list 2>&1"):
         return

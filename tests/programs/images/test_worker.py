@@ -93,6 +93,29 @@ def test_what_is_left_goes_before_slurmd_starts_and_nothing_that_a_link_leads_to
     assert kept.exists()
 
 
+MOUNTED = """
+import os, sys
+from pathlib import Path
+from images.worker.scratch import OF_THE_MACHINE, give_back
+here = Path(sys.argv[1])
+for name in ("scratch/mps", "scratch/deep/bound", "scratch/jobs", "machine"):
+    (here / name).mkdir(parents=True)
+os.system(f"mount -t tmpfs mps {here}/scratch/mps && mount --bind {here}/machine {here}/scratch/deep/bound")
+for name in ("scratch/mps", "machine", "scratch/jobs"):
+    (here / name / "file").touch()
+give_back(OF_THE_MACHINE, print, here / "scratch")
+print(sorted(str(path.relative_to(here)) for path in here.rglob("file")))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
+def test_what_the_machine_has_mounted_there_is_not_emptied(tmp_path: Path) -> None:
+    done = run_apart(MOUNTED, tmp_path)
+    said, left = done.stdout.splitlines()
+    assert left == "['machine/file', 'scratch/deep/bound/file', 'scratch/mps/file']", done.stderr
+    assert "files and" in said
+
+
 def test_a_pod_that_leaves_gives_the_machine_its_room_back(volume: Path) -> None:
     leave_things(volume)
     give_back("storage_class", print, volume)

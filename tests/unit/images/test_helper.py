@@ -182,6 +182,14 @@ def test_a_step_decides_for_no_other_job(kept: Kept, loaded: list[bytes]) -> Non
     assert not loaded
 
 
+def test_a_job_of_before_this_helper_has_the_time_that_who_asks_gives_it(kept: Kept) -> None:
+    kept.enter(5, "17")
+    kept.__post_init__()  # another takes its place
+    assert kept.ask(9, "end 17") == "ok later"
+    assert kept.ask(9, "end 17 now") == "ok"
+    assert kept.jobs() == []
+
+
 def test_what_is_no_request_is_refused_and_logged(kept: Kept) -> None:
     for request in (
         "", "cell", "cell 17 1 1", "cell 17 1 1 1 1", "cell 17 x 1 0", "cell 17 1  0", "cell 17 1 1 1.5", "end 17 1",
@@ -304,3 +312,24 @@ def test_nothing_else_is_taken_for_the_job_s(tmp_path: Path) -> None:
     jobs.chmod(0o777)
     with pytest.raises(PermissionError):
         cells.directory_of("4", UID, GID, jobs)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes another user's directory")
+def test_a_number_that_is_given_once_more_is_no_way_into_another_user_s_cell(
+    tmp_path: Path, mounts: FakeCellMounts
+) -> None:
+    """slurmctld has lost its state, and nobody has told of the first job's end."""
+    cells = cells_in(tmp_path)
+    cell = cells.enter("17", 10001, 10001)
+    os.chown(cell / "tmp", 10001, 10001)  # as the mount would show it
+    (tmp_path / "jobs/17").rename(tmp_path / "jobs/.gone-17")  # as the prolog does
+    first = dict(mounts.mounted)
+    mounts.mounted[f"{cell}/dev/shm/secret"] = "of the first one"
+
+    assert cells.enter("17", 10002, 10002) == cell
+
+    assert mounts.mounted == first
+    os.chown(cell / "tmp", 10002, 10002)
+    mounts.mounted[f"{cell}/dev/shm/own"] = "of a step"
+    cells.enter("17", 10002, -1, -1)
+    assert f"{cell}/dev/shm/own" in mounts.mounted

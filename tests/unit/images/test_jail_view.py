@@ -6,7 +6,9 @@ import json
 import os
 import pwd
 import resource
+import shutil
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -121,6 +123,48 @@ def test_a_link_in_the_jail_never_turns_a_mount_on_the_pod(tmp_path: Path, link:
         bound(jail, *binds, mounts=mounts)
 
     assert mounts.made == []
+
+
+def test_nobody_gets_into_a_home_while_it_is_given_away(jail: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (jail / "etc/skel/.config/app").mkdir(parents=True)
+    (jail / "etc/skel/.config/app/settings").touch()
+    given: list[str] = []
+    fchown = os.fchown
+
+    def give(descriptor: int, uid: int, gid: int) -> None:
+        place = Path(f"/proc/self/fd/{descriptor}").readlink()
+        way = [parent for parent in place.relative_to(jail / "home").parents if parent.name]
+        assert (jail / "home" / way[-1]).stat().st_mode & 0o077 == 0, f"others could replace what leads to {place}"
+        given.append(place.name)
+        fchown(descriptor, uid, gid)
+
+    monkeypatch.setattr(os, "fchown", give)
+    assert make_home(jail, "/home/lena", *ME)
+    assert {"settings", "app", ".config", "home"} <= set(given)
+    assert (jail / "home/lena/.config/app/settings").exists()
+
+
+def test_a_directory_that_becomes_a_link_meanwhile_leads_out_of_no_home(
+    jail: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is root in the jail writes nowhere as root outside of it."""
+    outside, content = tmp_path / "outside", shutil.copyfileobj
+    outside.mkdir()
+    (jail / "etc/skel/dir").mkdir(parents=True)
+    for name in ("one", "two"):
+        (jail / "etc/skel/dir" / name).touch()
+
+    def swapped(old: IO[bytes], new: IO[bytes]) -> None:
+        (place,) = (jail / "home").rglob("dir")
+        if not place.is_symlink():
+            place.rename(place.with_name("away"))
+            place.symlink_to(outside)
+        content(old, new)
+
+    monkeypatch.setattr(shutil, "copyfileobj", swapped)
+    assert make_home(jail, "/home/lena", *ME)
+    assert list(outside.iterdir()) == []
+    assert {path.name for path in (jail / "home/lena/away").iterdir()} == {"one", "two"}
 
 
 def test_a_home_is_never_made_through_a_symbolic_link(jail: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from images.jail import users
 from images.jail.accounts import AccountError, Accounts, Declared, Table, User, apply, conflicts
 from images.jail.users import account_lock, apply_everywhere, read_record
 
@@ -108,6 +109,27 @@ def test_a_changed_uid_is_refused_because_files_carry_the_old_one(jail: Path) ->
         declare(jail, alice=user(uid=20002))
 
 
+def test_a_line_that_lacks_fields_is_none(jail: Path) -> None:
+    with (jail / "etc/passwd").open("a") as file:
+        file.write("alice:x:10001:10001\n")
+    declare(jail, alice=user())
+    assert (line(jail, "passwd", "alice") or [])[5:] == ["/home/alice", "/bin/bash"]
+
+
+@pytest.mark.parametrize("at", ["_write_accounts", "_write_keys"])
+def test_an_interrupted_run_still_knows_later_what_it_made(
+    jail: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    (jail / "etc/group").open("a").write("docker:x:1500:\n")
+    declare(jail, alice=user(groups=("docker",)))
+    with monkeypatch.context() as patch:
+        patch.setattr(users, at, lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            declare(jail, alice=user(groups=("video",)))
+    declare(jail, alice=user())
+    assert [(line(jail, "group", name) or [])[3] for name in ("video", "docker")] == ["", ""]
+
+
 @pytest.mark.parametrize("place", [".slurmstack/users.json", "etc/passwd", "etc/group", "etc/shadow"])
 def test_no_pipe_link_or_endless_file_of_root_in_the_jail_holds_this_up(jail: Path, place: str) -> None:
     path, elsewhere = jail / place, jail / "elsewhere"
@@ -128,8 +150,17 @@ def test_no_pipe_link_or_endless_file_of_root_in_the_jail_holds_this_up(jail: Pa
         declare(jail, alice=user())
 
 
-def test_whatever_root_in_the_jail_writes_into_the_record_is_a_clear_error(jail: Path) -> None:
-    (jail / ".slurmstack/users.json").write_text("[" * 100_000)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        '{"users": {"alice": {"uid": 1e99, "gid": 1}}}',
+        '{"users": {"alice": {"uid": 1, "gid": 1, "groups": [[]]}}}',
+        '{"groups": {"ml": {"gid": 1e999}}}',
+    ],
+)
+def test_whatever_root_in_the_jail_writes_into_the_record_is_a_clear_error(jail: Path, text: str) -> None:
+    (jail / ".slurmstack/users.json").write_text(text)
     with pytest.raises(AccountError, match=r"users\.json"):
         read_record(jail)
 

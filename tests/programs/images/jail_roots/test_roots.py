@@ -207,12 +207,15 @@ def test_a_link_to_another_root_is_not_gone_into(tools: Path) -> None:
     assert (tools / "usr/bin/tool").exists()
 
 
-def test_a_removed_root_is_gone(tools: Path) -> None:
-    (jail_roots.root_of(tools, "blue") / "opt/closed").mkdir(mode=0)
+def test_a_removed_root_is_gone_and_its_numbers_are_kept(tools: Path) -> None:
+    root = jail_roots.root_of(tools, "blue")
+    (root / "etc/passwd").write_text("root:x:0:0::/:/bin/sh\nbob:x:10007:10007::/home/bob:/bin/sh\nx:x:junk\n")
+    (root / "opt/closed").mkdir(mode=0)
 
     roots.remove(tools, "blue", nothing_said)
 
-    assert [path.name for path in (tools / jail_roots.ROOTS).iterdir()] == [".first"]
+    assert sorted(path.name for path in (tools / jail_roots.ROOTS).iterdir()) == [".first", ".numbers.json"]
+    assert jail_roots.kept_numbers(tools, "users") == {10007: "bob"}
     assert (tools / "usr/bin/tool").exists()
     with pytest.raises(RefusedError, match="there is no root 'blue'"):
         roots.remove(tools, "blue", nothing_said)
@@ -277,6 +280,18 @@ def test_root_in_the_first_root_can_neither_see_move_nor_write_the_others(
 
 
 # Accounts in all roots, and in no other place
+
+
+def test_a_number_is_remembered_when_its_root_is_gone(source: Path, volume: Path) -> None:
+    fill(source, volume, "blue")
+    jail_roots.keep_numbers(volume, users={ME: "bob", 7: "x"}, groups={20001: "team"})
+    jail_roots.keep_numbers(volume, users={ME: "somebody else"}, groups={})
+
+    with pytest.raises(AccountError, match=f"uid {ME} was that of bob in a root that was removed"):
+        apply(volume, carol=user())
+    apply(volume, bob=user())
+    with pytest.raises(AccountError, match="group others: gid 20001 was that of team in a root that was removed"):
+        apply_everywhere(volume, Declared(groups={"others": 20001}), nothing_said)
 
 
 @pytest.mark.parametrize("path", ["etc", "etc/ssh", "etc/sudoers.d", ".slurmstack", "etc/passwd"])

@@ -64,6 +64,8 @@ class Cluster:
             return [{"metadata": {"name": "pod"}, "status": {"containerStatuses": [ended]}}]
         if kind == "pod":
             return self.pods
+        if kind == "job" and arguments[-1].endswith("jail-roots"):
+            return [item for item in self.made if item["metadata"]["name"] not in self.ended]
         if kind == "job" and arguments[0] != "-n":
             if self.interrupts:
                 raise KeyboardInterrupt
@@ -215,3 +217,24 @@ def test_a_removal_that_nobody_waits_for_any_more_does_not_happen_later(opened: 
             as_kubectl(opened), "slurm", roots.filling_job(as_kubectl(opened), "slurm"), REPORT, "remove", ROOT="x"
         )
     assert opened.ended == [opened.made[0]["metadata"]["name"]]
+
+
+def left_behind(root: str) -> dict[str, Any]:
+    """A Job of a command that was killed."""
+    container = {"env": [{"name": "ROOT", "value": root}]}
+    return {
+        "kind": "Job",
+        "metadata": {"name": f"jail-remove-of-{root}"},
+        "spec": {"template": {"spec": {"containers": [container]}}},
+    }
+
+
+def test_a_root_that_is_still_to_be_removed_is_not_gone_back_to() -> None:
+    old, new = stack(), stack(root="blue")
+    cluster, will = Cluster(old), Cluster(new)
+    was, to = (item.template("StatefulSet", "login") for item in (cluster, will))
+    cluster.made = [left_behind("green")]
+    roots.refuse_misfit(lambda: as_kubectl(cluster), load_config(new), was, to, REPORT)
+    cluster.made = [left_behind("blue")]
+    with pytest.raises(Refused, match="jail-remove-of-blue has not ended, and removes the root 'blue'"):
+        roots.refuse_misfit(lambda: as_kubectl(cluster), load_config(new), was, to, REPORT)
