@@ -37,7 +37,7 @@ def import_cluster(
     """Write a stack file from the files of an existing Slurm cluster, and list what it could not take, and why.
 
     Needs no cluster. The list goes to standard error, each line with its place and what to use instead; with --json
-    the stack file and the lists go to standard output. docs/own-cluster.md.
+    the stack file and the lists go to standard output. docs/import.md.
     """
     if output is not None and output.exists() and not force:
         raise Failure(f"{output} is there already", hint="--force overwrites it")
