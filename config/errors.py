@@ -223,12 +223,13 @@ GONE: Final = {
     "worker_nodes.*.launch": ": remove it. Where a node of a job does not come, its others are always ended at once",
     "worker_nodes.*.taints": ": write it below `tolerations` where the machines are not made by the cloud, else remove "
     "it: only workers go to a pool's machines",
+    "worker_nodes.*.timezone": ": remove it, with `windows`",
     "worker_nodes.*.update_strategy.drain_timeout": ": remove it. Machines wait for their jobs as `drain_timeout` of "
     "the pool says",
     "worker_nodes.*.update_strategy.max_surge": ": remove it. There are never more machines meanwhile",
-    "worker_nodes.*.windows.*.max": ": remove it, and the window if it has no `min`. A recurring reservation made with "
-    "`scontrol create reservation` (flags=weekend, or daily) keeps jobs from nodes at some hours (docs/elastic.md)",
-    "worker_nodes.*.warm_machines": ": remove it. `size.min` keeps nodes, and so their machines, in `windows` too",
+    "worker_nodes.*.warm_machines": ": remove it. `size.min` keeps nodes, and so their machines",
+    "worker_nodes.*.windows": ": remove it. `size.min` keeps nodes, and a scheduled pipeline may change it. A "
+    "recurring reservation keeps jobs from nodes at some hours (docs/elastic.md)",
 }
 """What became of sections and keys, by their places in a stack file; `*` is a name."""
 

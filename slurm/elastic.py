@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Final
+from typing import Final
 
 from config.base import span_seconds
 from config.cluster import ClusterConfig
 from config.rules.nodes import HIDDEN
-from config.sections.machines import Window, days_of, dotted, minutes_of
-from config.sections.workers import MAX_POOL_SIZE, Range, WorkerPool
+from config.sections.machines import dotted
+from config.sections.workers import MAX_POOL_SIZE, WorkerPool
 from slurm.sizing import node_conf
 
 POOLS_FILE: Final = "elastic.pools"
@@ -34,13 +34,9 @@ def elastic_pools(config: ClusterConfig) -> dict[str, dict[str, str | int]]:
 
 
 def kept_up(config: ClusterConfig) -> str:
-    """`SuspendExcNodes`: how many nodes of which pools stay without jobs.
-
-    Of a pool with windows as many as it keeps at any time; `elastic` ends those that are too many at others. Slurm
-    could be told another number by and by, but forgets it with each reconfigure.
-    """
-    elastic = {name: pool for name, pool in config.worker_nodes.items() if pool.is_elastic}
-    return ",".join(f"{name}-[0-{pool.most - 1}]:{max(pool.kept)}" for name, pool in elastic.items() if max(pool.kept))
+    """`SuspendExcNodes`: how many nodes of which pools stay without jobs."""
+    kept = {name: pool for name, pool in config.worker_nodes.items() if pool.is_elastic and pool.least}
+    return ",".join(f"{name}-[0-{pool.most - 1}]:{pool.least}" for name, pool in kept.items())
 
 
 def devices_of_nodes_that_are_off(config: ClusterConfig) -> list[str]:
@@ -74,18 +70,6 @@ def _conf(name: str, pool: WorkerPool) -> str:
 
 def settings(name: str, pool: WorkerPool) -> str:
     """What the program `elastic` is told of a pool (images/elastic/view.py)."""
-    assert isinstance(pool.size, Range)
-    said: dict[str, Any] = {"min": pool.size.min, "max": pool.most, "conf": _conf(name, pool)}
+    said: dict[str, int | str] = {"min": pool.least, "max": pool.most, "conf": _conf(name, pool)}
     said["resume_timeout"] = span_seconds(pool.resume_timeout)  # for the `elastic` of before; the next release drops it
-    if pool.windows:
-        said |= {
-            "idle_timeout": span_seconds(pool.idle_timeout),
-            "windows": [_window(window) for window in pool.windows],
-            "timezone": pool.timezone,
-        }
     return json.dumps(said, sort_keys=True)
-
-
-def _window(window: Window) -> dict[str, int | list[int]]:
-    begin, end = minutes_of(window.hours)
-    return {"days": [*days_of(window.days)], "begin": begin, "end": end, "min": window.min}

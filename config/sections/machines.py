@@ -1,78 +1,13 @@
-"""Parts of a pool: hours of the week with another `min`, its GPUs, and what is asked of a cloud that makes machines."""
+"""Parts of a pool: its GPUs, and what is asked of a cloud that makes machines."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
-from zoneinfo import available_timezones
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from config.base import PART_SCHEMA, Matching, Quantity, Section, amount_or_part
-
-DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-
-_RANGE = rf"({'|'.join(DAYS)})(-({'|'.join(DAYS)}))?"
-_DAYS = rf"^{_RANGE}( {_RANGE})*$"
-_HOURS = r"^([01][0-9]|2[0-3]):[0-5][0-9]-(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$"
-
-
-def _zone(name: str) -> str:
-    # By the list: a name that is looked up in the file system could be any path there.
-    known = available_timezones() | {"UTC"}
-    if name not in known:
-        missing = "" if len(known) > 1 else "; this machine knows none but UTC, as it has no tzdata: pip install tzdata"
-        raise ValueError(f"is no time zone: write a region and a city, as Europe/Berlin, or UTC{missing}")
-    return name
-
-
-Zone = Annotated[str, AfterValidator(_zone)]
-"""Name of a time zone in the IANA database: `Europe/Berlin`."""
-
-
-def days_of(written: str) -> tuple[int, ...]:
-    """Days of `mon-fri` or `mon wed fri` (0 is Monday), in order. `fri-mon` goes over the end of the week."""
-    found = set()
-    for part in written.split():
-        first, _, last = part.partition("-")
-        begin = DAYS.index(first)
-        found |= {(begin + day) % 7 for day in range((DAYS.index(last or first) - begin) % 7 + 1)}
-    return tuple(sorted(found))
-
-
-def minutes_of(written: str) -> tuple[int, int]:
-    """Begin and end of `08:00-19:00` in minutes of the day (24:00 is 1440). An end before the begin: the next day's."""
-    first, last = (int(time[:2]) * 60 + int(time[3:]) for time in written.split("-"))
-    return first, last
-
-
-class Window(Section):
-    """Hours on some days of the week."""
-
-    days: Annotated[
-        str,
-        Matching(_DAYS, f"is no days of the week: write mon-fri, or mon wed fri; they are {', '.join(DAYS)}"),
-    ] = "mon-sun"
-    """Days on which it begins: `mon-fri`, `mon wed fri`, `sun`. Default: every day."""
-    hours: Annotated[
-        str,
-        Matching(
-            _HOURS, "is no hours of a day: write 08:00-19:00, with two digits each; 22:00-06:00 ends the next day"
-        ),
-    ] = "00:00-24:00"
-    """From when to when, on the clock of `timezone`: `08:00-19:00`; `22:00-06:00` ends the next day."""
-    min: int = Field(ge=0, strict=True)
-    """Nodes that are kept meanwhile even while no job is there, in place of `size.min`."""
-
-    @property
-    def name(self) -> str:
-        """As people call it: `mon-fri 08:00-19:00`."""
-        return f"{self.days} {self.hours}"
-
-
-Windows = Annotated[tuple[Window, ...], Field(max_length=50)]
-"""Windows of a pool. Where two are on at a time, the first of them holds."""
-
 
 DiskType = Literal["NETWORK_SSD", "NETWORK_HDD", "NETWORK_SSD_NON_REPLICATED", "NETWORK_SSD_IO_M3"]
 

@@ -16,8 +16,6 @@ from config.sections.machines import (
     Gpus,
     GpusOfNode,
     Machines,
-    Windows,
-    Zone,
     dotted,
 )
 
@@ -136,7 +134,7 @@ def _form(given: object) -> str:
     return "[range]" if isinstance(given, Mapping | Range) else "[number]"
 
 
-_ELASTIC_ALONE = ("idle_timeout", "resume_timeout", "windows", "timezone")
+_ELASTIC_ALONE = ("idle_timeout", "resume_timeout")
 
 
 class WorkerPool(Machines):
@@ -157,11 +155,6 @@ class WorkerPool(Machines):
     """Of an elastic pool: how long a node may take to be there. It counts from the machine's start to
     slurmd's. After it the job goes back to the queue, the node is given up, and the pool pauses: for 30 seconds at
     first, up to ten minutes."""
-    windows: Windows = ()
-    """Of an elastic pool: hours of the week with another `min`. An example:
-    `[{days: mon-fri, hours: 08:00-19:00, min: 4}]`. Where two are on, the first holds."""
-    timezone: Zone = "UTC"
-    """Of an elastic pool: time zone of its windows' clock, for example `Europe/Berlin`."""
     resources: Resources
     """What one node has. Required with the kind `existing`. Default where the cloud makes the machines: what `preset`
     leaves beside the system's need."""
@@ -219,16 +212,11 @@ class WorkerPool(Machines):
         return f"has {found}, which takes security: confined; use that, or leave it out" if found else None
 
     def _problem_of_size(self) -> str | None:
-        if not isinstance(self.size, Range):
-            given = [name for name in _ELASTIC_ALONE if name in self.model_fields_set]
-            elastic = f"{{min: 0, max: {self.most or 1}}}"
-            return (
-                f"has {given[0]}, which is for elastic pools; write size: {elastic}, or leave it out" if given else None
-            )
-        for window in self.windows:
-            if window.min > self.size.max:
-                return f"has the window {window.name!r} with min {window.min}, more than size.max ({self.size.max})"
-        return None
+        given = [name for name in _ELASTIC_ALONE if name in self.model_fields_set]
+        if not given or self.is_elastic:
+            return None
+        elastic = f"{{min: 0, max: {self.most or 1}}}"
+        return f"has {given[0]}, which is for elastic pools; write size: {elastic}, or leave it out"
 
     @property
     def is_elastic(self) -> bool:
@@ -246,16 +234,9 @@ class WorkerPool(Machines):
         return self.preemptible and self.is_elastic
 
     @property
-    def kept(self) -> frozenset[int]:
-        """Numbers of nodes that stay without jobs, at one hour or another."""
-        if isinstance(self.size, Range):
-            return frozenset((self.size.min, *(one.min for one in self.windows)))
-        return frozenset((self.size,))
-
-    @property
     def least(self) -> int:
-        """Nodes that there are in any case, at any time."""
-        return min(self.kept)
+        """Nodes that there are in any case."""
+        return self.size.min if isinstance(self.size, Range) else self.size
 
     @property
     def gpu_types(self) -> tuple[str, ...]:

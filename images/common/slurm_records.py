@@ -160,8 +160,6 @@ class NodeRecord:
     memory_alloc: int = 0
     started_at: float = 0.0
     """When its slurmd started, in seconds since 1970: before that it may have been another machine of this name."""
-    busy_at: float = 0.0
-    """When a job was last on it, or it came, in seconds since 1970."""
     address: str = ""
     """Where slurmd listens."""
     port: int = SLURMD_PORT
@@ -253,7 +251,6 @@ def node_of(entry: Mapping[str, Any], kind: type[Kind]) -> Kind | None:
         memory=_whole(entry.get("real_memory")),
         memory_alloc=_whole(entry.get("alloc_memory")),
         started_at=number_of(entry.get("slurmd_start_time")) or 0.0,
-        busy_at=number_of(entry.get("last_busy")) or 0.0,
         address=text_of(entry.get("address")) or name,
         port=_whole(entry.get("port")) or SLURMD_PORT,
     )

@@ -36,7 +36,6 @@ GONE: Final = f"{ELASTIC} its pod is gone"
 LEAVES: Final = f"{ELASTIC} leaves the pool"
 OUTDATED: Final = f"{ELASTIC} gets a new pod"
 SURPLUS: Final = f"{ELASTIC} others of its job did not come"
-COOLED: Final = f"{ELASTIC} idle, and no longer to be kept"
 
 RETRY_SECONDS: Final = 20.0
 """From one pod of a node that comes to the next one, where pods fail at once."""
@@ -204,12 +203,9 @@ def _power_down(plan: Plan, view: View, pool: Pool, nodes: Sequence[Node]) -> in
     enough = sum(not (node.is_others or node.is_reserved) for node in there) - pool.least
     going: dict[str, str] = {}
     for node in there[::-1]:
-        is_unused = node.is_up and node.is_free and len(going) < enough
-        if is_unused and not node.is_planned and node.name in view.closed[pool.name].surplus:
+        is_unused = node.is_up and node.is_free and not node.is_planned and len(going) < enough
+        if is_unused and node.name in view.closed[pool.name].surplus:
             going[node.name] = SURPLUS
-        # Slurm keeps as many as the pool ever keeps (SuspendExcNodes), and never ends these.
-        elif is_unused and pool.windows and not node.is_planned and 0 < node.busy_at <= view.now - pool.idle_timeout:
-            going[node.name] = COOLED
     going |= {node.name: OUTDATED for node in _outdated(view, pool, nodes) if node.name not in going}
     for name, why in going.items():
         plan.change(name, "power_down_asap", why)

@@ -203,7 +203,7 @@ class Rounds:
         # Only now: before Kubernetes has told all, it would look as if there were no pools.
         pods, now = self.there(), self.now()
         told = [pool for pool in self.pools().values() if pool is not None]
-        pools = {pool.name: pool.at(now) for pool in told if pool.is_understood}
+        pools = {pool.name: pool for pool in told if pool.is_understood}
         unread = {pool.name for pool in told if not pool.is_understood}
         nodes, pods = _without(unread, nodes), _without(unread, pods)
         sets = self.sets()

@@ -1,9 +1,4 @@
-"""What is seen of pools: templates and pods in Kubernetes, nodes in Slurm, windows.
-
-Windows are hours of the week in which a pool keeps more nodes, or fewer. Which one it is in follows from the time
-alone, so a restart, a clock that jumps, and the days on which clocks are changed need no care: a window is on whenever
-the clock on the wall says so. In the hour that a clock repeats it is on twice; hours that a clock leaves out it lacks.
-"""
+"""What is seen of pools: templates and pods in Kubernetes, nodes in Slurm."""
 
 from __future__ import annotations
 
@@ -11,10 +6,9 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, tzinfo
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
-from zoneinfo import ZoneInfo
 
 from images.common.kubernetes import WORKER_PODS, Object
 from images.common.slurm_node import OURS, TOPOLOGY_REASON
@@ -40,41 +34,16 @@ LONGEST_TROUBLE: Final = 160
 
 
 @dataclass(frozen=True, kw_only=True)
-class Window:
-    """Some hours on some days."""
-
-    days: frozenset[int]
-    """On which it begins; 0 is Monday."""
-    begin: int
-    end: int
-    """In minutes of the day, the second one not in it. Where it is not after the first one, of the next day."""
-    least: int
-    """Nodes that stay up without jobs meanwhile."""
-
-    def is_on(self, at: datetime) -> bool:
-        """Whether a clock on the wall says that it is."""
-        day, minute = at.weekday(), at.hour * 60 + at.minute
-        if self.begin < self.end:
-            return day in self.days and self.begin <= minute < self.end
-        return (day in self.days and minute >= self.begin) or ((day - 1) % 7 in self.days and minute < self.end)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Pool:
     """An elastic pool, as the stack file wants it."""
 
     name: str
     least: int
-    """Nodes that stay up without jobs; where the pool is in a window, of that."""
+    """Nodes that stay up without jobs."""
     most: int
     """Nodes that there are records of."""
     conf: str
     """What slurmctld is told of each node: `CPUs=8 RealMemory=...`."""
-    idle_timeout: float = 600.0
-    """Seconds that a node stays when its last job has ended."""
-    windows: tuple[Window, ...] = ()
-    zone: tzinfo = UTC
-    """Of its windows."""
     max_unavailable: str = "10%"
     """Nodes that are powered down at once for new pods: a number, or a percentage of those that have pods."""
     template: Mapping[str, Any] = field(default_factory=dict, compare=False)
@@ -98,11 +67,6 @@ class Pool:
     def nodes(self) -> tuple[str, ...]:
         """Names of all nodes that there can be."""
         return tuple(f"{self.name}-{number}" for number in range(self.most))
-
-    def at(self, now: float) -> Pool:
-        """With what the window keeps that is on. `now`: seconds since 1970."""
-        on = next((window for window in self.windows if window.is_on(datetime.fromtimestamp(now, self.zone))), None)
-        return self if on is None else replace(self, least=on.least)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,19 +223,12 @@ def pool_of(item: Object) -> Pool | None:
     if SETTINGS not in annotations:
         return None
     said = json.loads(annotations[SETTINGS])
-    zone = said.get("timezone", "UTC")
     canonical = json.dumps(template, sort_keys=True, separators=(",", ":"))
     return Pool(
         name=metadata["name"],
         least=int(said["min"]),
         most=int(said["max"]),
         conf=str(said["conf"]),
-        idle_timeout=float(said.get("idle_timeout", 600)),
-        windows=tuple(
-            Window(days=frozenset(one["days"]), begin=one["begin"], end=one["end"], least=one["min"])
-            for one in said.get("windows", ())
-        ),
-        zone=UTC if zone == "UTC" else ZoneInfo(zone),
         max_unavailable=str(annotations.get(MAX_UNAVAILABLE, "10%")),
         template=template,
         uid=metadata.get("uid", ""),

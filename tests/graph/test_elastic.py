@@ -89,19 +89,11 @@ def test_a_larger_size_changes_the_template_and_slurm_s_configuration_at_most() 
     assert changed_kinds({"max": 64}, {"max": 32}) == {"PodTemplate"}
 
 
-WINDOWS = [{"days": "mon-fri", "hours": "22:00-06:00", "min": 4}, {"days": "sun", "hours": "08:00-24:00", "min": 2}]
-
-
-def test_windows_are_in_the_settings_alone_and_slurm_keeps_what_is_kept_at_any_time() -> None:
-    before, after = recorded(ELASTIC), recorded(ELASTIC, windows=WINDOWS, timezone="Europe/Berlin", idle_timeout="5m")
-    pool = pool_in(after)
-    assert pool.digest == pool_in(before).digest, "no pod is made anew"
-    assert (pool.least, pool.most, pool.idle_timeout, str(pool.zone)) == (1, 64, 300, "Europe/Berlin")
-    night, sunday = pool.windows
-    assert (sorted(night.days), night.begin, night.end) == ([0, 1, 2, 3, 4], 1320, 360)
-    assert (night.least, sunday.begin, sunday.end, sunday.least) == (4, 480, 1440, 2)
+def test_slurm_keeps_what_is_kept_and_another_number_makes_no_pod_anew() -> None:
+    before, after = recorded(ELASTIC), recorded({**ELASTIC, "min": 4})
+    assert (pool_in(after).digest, pool_in(after).least) == (pool_in(before).digest, 4)
+    assert "SuspendExcNodes=gpu-[0-63]:1" in slurm_conf(before)
     assert "SuspendExcNodes=gpu-[0-63]:4" in slurm_conf(after)
-    assert "SuspendExcNodes=gpu-[0-63]:1" in slurm_conf(recorded(ELASTIC, windows=[{"min": 0, "days": "sun"}]))
     assert not [line for line in slurm_conf(recorded({"max": 2})) if line.startswith("SuspendExcNodes")]
 
 

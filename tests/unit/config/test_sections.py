@@ -14,7 +14,6 @@ from config import load_config, load_stack_file
 from config.base import seconds
 from config.schema import stack_file_schema
 from config.sections.monitoring import Monitoring
-from config.sections.workers import WorkerPool
 from slurm.conf import effective_settings, render
 from slurm.sizing import node_conf
 from tests import stacks
@@ -78,29 +77,6 @@ def test_the_cluster_of_teams_of_the_page_about_accounting_is_accepted_as_it_is(
 )  # fmt: skip
 def test_times_mean_what_slurm_means(limit: str, expected: int | None) -> None:
     assert seconds(limit) == expected
-
-
-def pool(size: Any, **more: Any) -> WorkerPool:
-    sections = stacks.dev()
-    for key, value in {"size": size, **more}.items():
-        sections = with_change(sections, f"worker_nodes.default.{key}", value)
-    return load_config(sections).worker_nodes["default"]
-
-
-def windows(written: Any, **more: Any) -> WorkerPool:
-    return pool({"min": 1, "max": 8}, windows=written, **more)
-
-
-def test_as_people_write_them_windows_need_no_quotes() -> None:
-    written = yaml.safe_load("[{days: mon-fri, hours: 08:00-19:00, min: 4}, {days: sat sun, min: 0}]")
-    first, second = windows(written, timezone="Europe/Berlin").windows
-    assert (first.name, first.min) == ("mon-fri 08:00-19:00", 4)
-    assert (second.name, second.min) == ("sat sun 00:00-24:00", 0)
-
-
-def test_nodes_that_are_there_in_any_case_are_those_of_the_hour_with_the_fewest() -> None:
-    warm = windows([{"days": "mon-fri", "hours": "08:00-19:00", "min": 4}, {"days": "sat sun", "min": 0}])
-    assert (warm.least, warm.most) == (0, 8)
 
 
 @pytest.mark.parametrize("where", [{"storage_class": "fast"}, {"host_path": "/mnt/nvme"}])

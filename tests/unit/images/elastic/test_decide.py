@@ -1,8 +1,8 @@
-"""What is done about each way in which a node and its pod can differ, and about windows and pauses.
+"""What is done about each way in which a node and its pod can differ, and about pauses.
 
 Nodes are written as `STATES WORDS: reason`, in the order of their numbers. Words: `pod` has one of the template of now,
 `old` of an older one, `set` of a StatefulSet, `leaving`, `stuck` (for a minute), `failed` (just now), `failed-long`;
-`bare` has no features, `marked` is of older resources, `by-slurm`; `idle=SECONDS`.
+`bare` has no features, `marked` is of older resources, `by-slurm`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import pytest
 from images.common.slurm_node import PLACED, STAYS_LEAVING, TOPOLOGY_REASON
 from images.common.slurm_records import compress
 from images.elastic.decide import (  # fmt: skip
-    COOLED,
     GONE,
     LEAVES,
     OUTDATED,
@@ -26,7 +25,7 @@ from images.elastic.decide import (  # fmt: skip
     decide,
 )
 from images.elastic.starts import Closed, Starts
-from images.elastic.view import SLURM, Node, Pod, Pool, Window, marked
+from images.elastic.view import SLURM, Node, Pod, Pool, marked
 
 NOON = 1_800_000_000.0  # Friday, 2027-01-15 08:00 UTC
 POOL = Pool(name="gpu", least=0, most=4, conf="CPUs=2 Feature=gpu", digest="new", uid="u")
@@ -61,14 +60,13 @@ def read(name: str, written: str, pool: Pool) -> tuple[Node | None, Pod | None]:
         features=frozenset({"gpu"} if "bare" not in words else ()),
         reason=reason,
         reason_by=SLURM if "by-slurm" in words else "root" if reason else "",
-        busy_at=next((NOON - float(word[5:]) for word in words if word.startswith("idle=")), 0.0),
     )
     return (node if states != "NONE" else None), (pods[0] if pods else None)
 
 
 def seen(*written: str, closed: Closed | None = None, ends: dict[str, float] | None = None, **changes: Any) -> View:
     """Nodes of a pool."""
-    pool = dataclasses.replace(POOL, **{"most": max(2, len(written)), **changes}).at(NOON)
+    pool = dataclasses.replace(POOL, **{"most": max(2, len(written)), **changes})
     found = {f"gpu-{number}": read(f"gpu-{number}", text, pool) for number, text in enumerate(written)}
     nodes = {name: node for name, (node, _) in found.items() if node is not None}
     pods = {name: pod for name, (_, pod) in found.items() if pod is not None}
@@ -182,8 +180,9 @@ def test_as_many_as_are_kept_are_powered_up_but_none_that_is_asked_for_already_o
 
 
 def test_who_came_in_vain_is_given_back_unless_it_is_kept_for_another_job() -> None:
-    there = seen(f"{UP}+PLANNED pod", f"{UP} pod", closed=Closed(surplus={"gpu-0", "gpu-1"}))
-    assert done(there) == [f"power_down_asap gpu-1: {SURPLUS}"]
+    vain, gone = Closed(surplus={"gpu-0", "gpu-1"}), [f"power_down_asap gpu-1: {SURPLUS}"]
+    assert done(seen(f"{UP}+PLANNED pod", f"{UP} pod", closed=vain)) == gone
+    assert done(seen(f"{UP} pod", f"{UP} pod", closed=vain, least=1)) == gone, "one is kept"
 
 
 def test_of_many_outdated_nodes_some_at_once_are_made_anew_idle_ones_first() -> None:
@@ -198,21 +197,6 @@ def test_of_many_outdated_nodes_some_at_once_are_made_anew_idle_ones_first() -> 
     assert made_anew(UP, f"{COMING} pod") == [f"power_down_asap gpu-0: {OUTDATED}"]
     assert made_anew(UP, f"{COMING} pod", f"{COMING} pod") == [], "they do not come with their new pods, so others stay"
     assert made_anew(UP, f"{OFF}+DRAIN x: late", closed=Closed(nodes={"gpu-1": "late"})) == [], "nor do these"
-
-
-def with_pods(*written: str, **more: Any) -> list[str]:
-    """What is not off has a pod."""
-    return done(seen(*[text if "POWERED_DOWN" in text else f"{text} pod" for text in written], **more))
-
-
-def test_warm_nodes_of_a_window_that_is_over_go_when_they_have_been_idle_for_long_enough() -> None:
-    idle, windows = f"{UP} idle=600", (Window(days=frozenset(), begin=0, end=1440, least=2),)
-    gone = [f"power_down_asap gpu-[1-2]: {COOLED}"]
-    assert with_pods(f"{UP} idle=599", idle, f"{UP} idle=3600", BUSY, windows=windows) == gone
-    assert with_pods(idle, idle, idle, BUSY, windows=windows, least=2) == gone
-    assert with_pods(idle, BUSY, OFF, OFF, windows=windows, least=2) == []
-    for more in ("DRAIN", "PLANNED", "POWERING_UP", "COMPLETING", "POWER_DOWN"):  # in somebody's hands
-        assert with_pods(f"{UP}+{more} idle=900", OFF, windows=windows) == []
 
 
 def test_while_a_pool_waits_no_node_of_it_is_started_but_somebody_s_drain_keeps_its_reason() -> None:

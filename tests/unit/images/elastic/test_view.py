@@ -1,45 +1,14 @@
-"""What is seen of pools: how pods are read, which window is on, and who stays in a pool."""
+"""What is seen of pools: how pods are read, and who stays in a pool."""
 
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, tzinfo
 from typing import Any
-from zoneinfo import ZoneInfo
 
-import pytest
-
-from config.sections.machines import days_of, minutes_of
 from images.common.command import Result
 from images.elastic.nodes import Nodes
-from images.elastic.view import SETTINGS, Pool, Window, pod_of, pools_read, share
+from images.elastic.view import SETTINGS, pod_of, pool_of, pools_read, share
 from tests.fakes.commands import FakeRunner
-
-BERLIN = ZoneInfo("Europe/Berlin")
-
-
-def window(days: str, hours: str) -> Window:
-    begin, end = minutes_of(hours)
-    return Window(days=frozenset(days_of(days)), begin=begin, end=end, least=4)
-
-
-def is_on(one: Window, zone: tzinfo, now: float) -> bool:
-    return Pool(name="gpu", least=0, most=9, conf="CPUs=2", windows=(one,), zone=zone).at(now).least == 4
-
-
-@pytest.mark.parametrize(
-    ("days", "hours", "on"),
-    [("mon-fri", "08:00-19:00", 5 * 660), ("sun", "22:00-06:00", 480), ("fri-mon", "00:00-24:00", 4 * 1440)],
-)
-def test_it_is_on_for_as_many_minutes_of_a_week_as_it_says(days: str, hours: str, on: int) -> None:
-    monday = datetime(2026, 11, 23, tzinfo=UTC).timestamp()
-    one = window(days, hours)
-    assert sum(is_on(one, UTC, monday + 60 * minute + 59) for minute in range(7 * 1440)) == on
-
-
-def test_in_the_hour_that_a_clock_repeats_a_window_is_on_twice() -> None:
-    one, midnight = window("sun", "02:00-03:00"), datetime(2026, 10, 25, tzinfo=BERLIN).timestamp()
-    assert [hour for hour in range(12) if is_on(one, BERLIN, midnight + 3600 * hour)] == [2, 3]
 
 
 def test_why_a_pod_is_not_ready_is_what_kubernetes_says_of_it() -> None:
@@ -61,11 +30,8 @@ def test_a_pod_leaves_since_it_was_told_to_and_not_from_when_its_time_is_over() 
 
 
 def template(**more: object) -> dict[str, Any]:
-    said = {"min": 1, "max": 9, "conf": "CPUs=2", "windows": [ALWAYS], **more}
+    said = {"min": 1, "max": 9, "conf": "CPUs=2", **more}
     return {"metadata": {"name": "gpu", "annotations": {SETTINGS: json.dumps(said)}}, "template": {}}
-
-
-ALWAYS = {"days": [*range(7)], "begin": 0, "end": 1440, "min": 4}
 
 
 def test_what_is_not_understood_any_more_keeps_its_old_value_and_what_never_was_is_known_as_such() -> None:
@@ -73,7 +39,7 @@ def test_what_is_not_understood_any_more_keeps_its_old_value_and_what_never_was_
     log = list[str]()
     read = pools_read(log.append)
     for _ in range(2):
-        new = read(template(timezone="Mars/Olympus"))
+        new = read(template(min="few"))
         assert new is not None
         assert not new.is_understood
     assert len(log) == 1, "told once"
@@ -81,9 +47,15 @@ def test_what_is_not_understood_any_more_keeps_its_old_value_and_what_never_was_
     good = read(template())
     assert good is not None
     assert read(template(max="many")) == good
-    assert read(template(timezone="Mars/Olympus")) == good
+    assert read(template(min="few")) == good
     assert len(log) == 2
     assert (share("a few", 40), share("11%", 40), share("3", 40)) == (1, 5, 3)
+
+
+def test_windows_that_a_release_before_wrote_are_passed_over() -> None:
+    always = {"days": [*range(7)], "begin": 0, "end": 1440, "min": 4}
+    before = template(windows=[always], timezone="Europe/Berlin", idle_timeout=600)
+    assert pool_of(before) == pool_of(template())
 
 
 def test_records_of_an_administrator_are_not_seen() -> None:
