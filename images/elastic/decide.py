@@ -201,11 +201,9 @@ def _power_down(plan: Plan, view: View, pool: Pool, nodes: Sequence[Node]) -> in
     """Power down nodes that are not to stay, each after its jobs; how many of the others can have jobs."""
     there = [n for n in nodes if (n.name in view.pods or n.is_coming) and not (n.is_off or n.is_down or n.goes_down)]
     enough = sum(not (node.is_others or node.is_reserved) for node in there) - pool.least
-    going: dict[str, str] = {}
-    for node in there[::-1]:
-        is_unused = node.is_up and node.is_free and not node.is_planned and len(going) < enough
-        if is_unused and node.name in view.closed[pool.name].surplus:
-            going[node.name] = SURPLUS
+    surplus = [node for node in there[::-1] if node.name in view.closed[pool.name].surplus]
+    unused = [node for node in surplus if node.is_up and node.is_free and not node.is_planned]
+    going = {node.name: SURPLUS for node in unused[: max(0, enough)]}
     going |= {node.name: OUTDATED for node in _outdated(view, pool, nodes) if node.name not in going}
     for name, why in going.items():
         plan.change(name, "power_down_asap", why)
