@@ -48,6 +48,9 @@ SOCKET: Final = Path("/run/slurmstack/helper/socket")
 STEPS_LOG: Final = Path("/dev/log")
 """Where slurmstepd says what goes wrong (syslog(3)): its standard error is closed. It is the same in the jail."""
 
+_CREDENTIALS: Final = struct.Struct("3i")
+"""Of the sender: process, user, group; the real ones."""
+
 _OF_STEPS: Final = re.compile(r"<\d+>.{15} slurmstepd\S*: (.+)")
 """What syslog(3) sends: priority, time, who, and what is said."""
 
@@ -193,9 +196,8 @@ def serve(listening: socket.socket, helper: Helper, steps_log: socket.socket, lo
         while True:
             for key, _ in selector.select():
                 if key.fileobj is steps_log:
-                    # Whoever is in the jail may write here, too. Others' words are not ours to keep.
-                    if said := _OF_STEPS.match(steps_log.recv(LONGEST_ANSWER).decode(errors="replace")):
-                        log(said[1])
+                    if said := _said(steps_log):
+                        log(said)
                 elif key.fileobj is listening:
                     connection, _ = listening.accept()
                     selector.register(connection, selectors.EVENT_READ)
@@ -203,6 +205,14 @@ def serve(listening: socket.socket, helper: Helper, steps_log: socket.socket, lo
                     selector.unregister(key.fileobj)
                     helper.closed(key.fd)
                     _socket(key).close()
+
+
+def _said(steps_log: socket.socket) -> str:
+    """What a process of root's says in slurmstepd's name. Empty for the words of users, who may write there, too."""
+    text, notes, _, _ = steps_log.recvmsg(LONGEST_ANSWER, socket.CMSG_SPACE(_CREDENTIALS.size))
+    of_root = any(kind == socket.SCM_CREDENTIALS and _CREDENTIALS.unpack(sent)[1] == 0 for _, kind, sent in notes)
+    found = _OF_STEPS.match(text.decode(errors="replace")) if of_root else None
+    return found[1] if found else ""
 
 
 def _socket(key: selectors.SelectorKey) -> socket.socket:
@@ -229,8 +239,7 @@ def _serve_one(connection: socket.socket, helper: Helper) -> bool:
 
 def _peer(connection: socket.socket) -> int:
     """The process at the other end, when it connected."""
-    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    return int(struct.unpack("3i", found)[0])
+    return int(_CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))[0])
 
 
 def start(
@@ -248,8 +257,9 @@ def start(
     listening.listen(1024)
     STEPS_LOG.unlink(missing_ok=True)
     steps_log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    steps_log.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
     steps_log.bind(str(STEPS_LOG))
-    STEPS_LOG.chmod(0o666)  # slurmstepd opens a job's files as their user
+    STEPS_LOG.chmod(0o666)  # slurmstepd opens a job's files with their user's rights, but stays root's
     if os.fork() == 0:
         _keep_serving(listening, steps_log, make_cells, log, containers=containers)
     listening.close()

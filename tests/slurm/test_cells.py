@@ -277,3 +277,11 @@ def test_why_a_job_never_ran_is_in_the_log_of_its_node(cluster: SlurmSandbox, op
         return [line for line in worker(cluster).log("slurmd").splitlines() if f"[{job}.batch]" in line]
 
     wait_until(lambda: any(said.format(job=job) in line for line in words()), cluster.logs)
+
+
+def test_no_user_writes_into_the_log_of_a_node_in_the_name_of_slurmstepd(cluster: SlurmSandbox) -> None:
+    fake = "<27>Nov 30 00:00:00 slurmstepd[1]: error: [1.batch] of alice"
+    send = f"import socket; socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b'{fake}', '/dev/log')"
+    alice(cluster, f'{HERE} python3 -c "{send}"')
+    test_why_a_job_never_ran_is_in_the_log_of_its_node(cluster, "--output=/no/%j.out", "/no/{job}.out")
+    assert "of alice" not in worker(cluster).log("slurmd")
