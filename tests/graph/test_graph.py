@@ -163,7 +163,7 @@ def test_no_pool_can_take_the_name_of_something_else() -> None:
         with contextlib.suppress(ConfigError):
             load_config(stacks.with_change(sections, f"worker_nodes.{name}", pools["cpu"]))
             pools[name] = pools["cpu"]
-    assert pools.keys() >= {"log-shipper", "exporter"}
+    assert pools.keys() >= {"kube-state", "exporter"}
     found = names(sections)
     assert sorted(set(found)) == sorted(found)
 
