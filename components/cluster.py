@@ -21,7 +21,6 @@ from components.image_trial import ImageTrial, ImageTrialArgs
 from components.jail import Jail, Mount
 from components.kit import pods
 from components.kit.context import Scope, recommended_labels
-from components.log_shipping import LogShipping
 from components.login import Login
 from components.monitoring import GrafanaDashboards, KubeState, Monitoring, PrometheusOperator
 from components.network_policies import NetworkPolicies
@@ -157,8 +156,6 @@ class SlurmCluster(pulumi.ComponentResource):
             self._create_monitoring(config)
         if config.backup is not None:
             self._create_backup(config, config.backup)
-        if config.logs.otlp is not None:
-            LogShipping(f"{name}-logs", scope, inside)
         if config.network_policies.enabled:
             NetworkPolicies(f"{name}-network-policies", scope, inside)
         self.register_outputs(self.outputs)

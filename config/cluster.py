@@ -13,7 +13,7 @@ from config.names import AccountName, GroupName, QosName
 from config.sections.accounting import Account, Accounting, Qos
 from config.sections.cloud import Cloud, ExistingCloud
 from config.sections.health import Health
-from config.sections.monitoring import Backup, Logs, Monitoring
+from config.sections.monitoring import Backup, Monitoring
 from config.sections.services import Cluster, Controller, Dashboard, Images, Login, NetworkPolicies, Rest, Rolling
 from config.sections.slurm import (
     JobSubmit,
@@ -80,8 +80,6 @@ class ClusterConfig(Section):
     """How worker nodes get new pods."""
     monitoring: Monitoring = Field(default_factory=Monitoring)
     """Figures for Prometheus."""
-    logs: Logs = Field(default_factory=Logs)
-    """Where logs go besides Kubernetes' own files."""
     dashboard: Dashboard = Field(default_factory=Dashboard)
     """A page for people, behind the REST API's TLS."""
     network_policies: NetworkPolicies = Field(default_factory=NetworkPolicies)

@@ -199,6 +199,8 @@ GONE: Final = {
     "login.idle_timeout": _LOGIN,
     "login.drain_timeout": _LOGIN,
     "login.user_limits.logins": ": remove it. `processes` and `total_memory` bound what one user's sessions take",
+    "logs": ": remove it. The next `up` removes the collector: have one of yours read the pods' standard output, as of "
+    "all other pods (docs/diagnose.md)",
     "monitoring.nodes": ": remove it. Node exporters come with a Prometheus of the site's, as kube-prometheus-stack",
     "partitions.*.priority_job_factor": ": write it as settings.PriorityJobFactor of the partition, or remove it",
     "preemption.exempt_time": _setting("PreemptExemptTime"),

@@ -18,7 +18,7 @@ PAGES = {
     "README": "cloud cluster slurm images controller login jail mounts topology rolling protect",
     "nodes": "worker_nodes partitions health",
     "jobs": "accounts qos users groups sssd accounting preemption licenses job_submit",
-    "services": "rest dashboard monitoring logs network_policies backup",
+    "services": "rest dashboard monitoring network_policies backup",
 }
 """Page -> its sections."""
 

@@ -97,9 +97,6 @@ REST = "rest"
 PROMETHEUS = "prometheus"
 """Name of Prometheus' StatefulSet and Service and of its pods' component, with `monitoring.install`."""
 
-LOG_SHIPPER = "log-shipper"
-"""Name of the DaemonSet that ships logs, with `logs.otlp`."""
-
 ALERTMANAGER = "alertmanager"
 """Name of Alertmanager's Service. It is in Prometheus' pod."""
 

@@ -26,7 +26,6 @@ from slurm.names import (
     JOB_METRICS_PORT,
     KUBE_STATE,
     KUBE_STATE_PORT,
-    LOG_SHIPPER,
     PROMETHEUS,
     PROMETHEUS_PORT,
     REST,
@@ -132,7 +131,6 @@ def outside(config: ClusterConfig) -> dict[str, tuple[Destination, ...]]:
         REST: directory,
         # Whom Alertmanager tells is in a Secret.
         PROMETHEUS: _everywhere(()) if config.monitoring.alertmanager_secret is not None else (),
-        LOG_SHIPPER: _everywhere((config.logs.otlp.port,)) if config.logs.otlp is not None else (),
         BACKUP: (*_everywhere((config.backup.port,)), *database) if config.backup is not None else (),
         # Kubernetes' API, as FREE; but its image may be somebody else's.
         KUBE_STATE: _everywhere(()) if config.monitoring.has_kube_state else (),

@@ -172,7 +172,7 @@ def _constant(label: str, value: str) -> dict[str, Any]:
 
 RESOURCES: Final = {
     **dict.fromkeys(("pods", "persistentvolumeclaims"), ""),
-    **dict.fromkeys(("statefulsets", "deployments", "daemonsets"), "apps"),
+    **dict.fromkeys(("statefulsets", "deployments"), "apps"),
     "cronjobs": "batch",
 }
 """What kube-state-metrics lists and watches, with the API group of each."""

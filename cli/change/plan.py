@@ -196,7 +196,8 @@ KINDS = (
     "serviceaccount",
     "statefulset",
 )
-"""What a stack has in its namespace (a test holds that these are all), as `kubectl get` takes them."""
+"""What a stack has in its namespace (a test holds that these are all), as `kubectl get` takes them. A DaemonSet is an
+earlier version's: the next `up` deletes it."""
 
 OPERATOR = "monitoring.coreos.com"
 OPERATED = ("servicemonitors", "podmonitors", "prometheusrules")

@@ -34,7 +34,7 @@ PULLING = 30.0
 _UNPULLED = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 
 _AWAITED = frozenset({"Job", "Deployment", "StatefulSet"})
-"""What is waited for. Not DaemonSets: a machine that is lost would keep one from ever being ready."""
+"""What is waited for."""
 
 _JOB_UID = "batch.kubernetes.io/controller-uid"
 """The label with a Job's uid that Kubernetes gives to its pods."""

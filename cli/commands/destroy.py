@@ -62,7 +62,7 @@ POLL = 0.5
 """Seconds between two looks at the cluster."""
 
 WORKLOADS = ("cronjob", "statefulset", "deployment", "daemonset", "job", "podtemplate")
-"""Kinds whose objects have pods, or make some that have."""
+"""Kinds whose objects have pods, or make some that have. A DaemonSet is an earlier version's."""
 
 GONE_SECONDS = 300.0
 """Seconds that objects may take to go: a load balancer in a cloud goes before its Service."""

@@ -168,7 +168,7 @@ _ORDER: tuple[frozenset[str], ...] = (
     frozenset({"Service"}),
     frozenset(),
     frozenset({"Job"}),
-    frozenset({"StatefulSet", "Deployment", "DaemonSet"}),
+    frozenset({"StatefulSet", "Deployment"}),
 )
 """What comes before what, by kind; the empty place is for all others. A pod whose ConfigMap or Secret is not there yet
 is tried again by the kubelet in growing steps, up to two minutes apart."""

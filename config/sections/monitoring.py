@@ -1,9 +1,8 @@
-"""`slurmstack:monitoring`, `logs`, `backup`: what is measured and who collects it, where logs go, and backups."""
+"""`slurmstack:monitoring`, `backup`: what is measured and who collects it, and backups."""
 
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -102,55 +101,6 @@ class Monitoring(Section):
     def _problem(self) -> str | None:
         both = self.install and self.existing is not None
         return "has both install and existing: one Prometheus reads the figures; remove one of them" if both else None
-
-
-def _of_a_server(endpoint: str) -> str:
-    if urlsplit(endpoint).path.rstrip("/").endswith("/v1/logs"):
-        raise ValueError("ends with /v1/logs, which is added; leave that out")
-    return check_server(endpoint)
-
-
-Endpoint = Annotated[
-    str,
-    Matching(
-        r"^https?://([a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:]+\])(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?$",
-        "is not where OTLP is taken: http:// or https://, a host in small letters, perhaps a port and a path, and no "
-        "user or question mark, such as https://loki.example.com/otlp",
-    ),
-    AfterValidator(_of_a_server),
-]
-
-Header = Annotated[
-    str,
-    Matching(
-        r"^[A-Za-z0-9][A-Za-z0-9-]{0,63}$", "is not the name of an HTTP header: letters, digits and '-', at most 64"
-    ),
-]
-
-
-class Otlp(Section):
-    """Logs go to a server that takes OTLP by HTTP: Loki 3 and later at `/otlp`, or any OpenTelemetry endpoint."""
-
-    endpoint: Endpoint
-    """Its address without `/v1/logs`, which is added."""
-    image: Image
-    """Full name of an image of the OpenTelemetry Collector with `filelog`, `file_storage` and `otlphttp`. The
-    distribution `contrib` has them. None of ours: it is pulled as it is."""
-    headers: dict[Header, ObjectName] = Field(default_factory=dict, max_length=16)
-    """Header of each request -> Secret in the cluster's namespace, which you make yourself, with its content in the key
-    `value`: `{authorization: loki-token}`."""
-
-    @property
-    def port(self) -> int:
-        """Where it listens."""
-        return port_of(self.endpoint)
-
-
-class Logs(Section):
-    """What becomes of logs. Without anything they are where Kubernetes keeps them."""
-
-    otlp: Otlp | None = None
-    """Ships the logs of the namespace's pods to a server. Default: nowhere."""
 
 
 class Keep(Section):

@@ -164,9 +164,6 @@ _KUBERNETES: Final = (
         queries=(
             Query("kube_statefulset_replicas - kube_statefulset_status_replicas_ready", "{{statefulset}}"),
             Query("kube_deployment_spec_replicas - kube_deployment_status_replicas_ready", "{{deployment}}"),
-            Query(
-                "kube_daemonset_status_desired_number_scheduled - kube_daemonset_status_number_ready", "{{daemonset}}"
-            ),
         ),
         needs="kube_state",
     ),

@@ -106,11 +106,9 @@ def differing(before: Recording, after: Recording) -> set[str]:
 def everything() -> dict[str, Any]:
     """A stack with every component that runs pods."""
     monitoring = {"install": True, "kube_state": True, "kube_state_image": "h.example/kube-state:1"}
-    otlp = {"endpoint": "https://loki.example.com/otlp", "image": "h.example/contrib:1", "headers": {"Token": "loki"}}
     return changed(
         stacks.existing_full(),
         monitoring=monitoring,
-        logs={"otlp": otlp},
         dashboard={"enabled": True},
         worker_nodes__gpu__size={"max": 2},
         health={"tests": {"enabled": True}},

@@ -11,7 +11,7 @@ def test_each_kind_that_has_pods_is_deleted() -> None:
     recording = recorded(everything())
     made = templates(recording)
     kinds = {item.type.rpartition(":")[2].lower() for item in recording if item.name in made}
-    assert {"statefulset", "deployment", "daemonset", "job", "podtemplate"} <= kinds <= {*WORKLOADS}
+    assert {"statefulset", "deployment", "job", "podtemplate"} <= kinds <= {*WORKLOADS}
 
 
 def test_all_that_destroy_deletes_is_found_by_its_labels_and_no_claim_is_among_it() -> None:

@@ -98,6 +98,7 @@ def test_a_look_at_the_namespace_finds_every_kind_that_a_stack_has_in_it(recordi
     objects = [item for item in recording if item.type.startswith("kubernetes:") and "kind" in item.inputs]
     inside = {item.inputs["kind"].lower() for item in objects if "namespace" in item.inputs["metadata"]}
     assert {"statefulset", "configmap"} <= inside <= set(KINDS)
+    assert "daemonset" in KINDS, "an earlier version's log collector, which `up` deletes"
 
 
 class _Traceable(GeneratedValues):
@@ -163,7 +164,7 @@ def test_no_pool_can_take_the_name_of_something_else() -> None:
         with contextlib.suppress(ConfigError):
             load_config(stacks.with_change(sections, f"worker_nodes.{name}", pools["cpu"]))
             pools[name] = pools["cpu"]
-    assert pools.keys() >= {"log-shipper", "exporter"}
+    assert pools.keys() >= {"kube-state", "exporter"}
     found = names(sections)
     assert sorted(set(found)) == sorted(found)
 

@@ -37,8 +37,6 @@ def table() -> str:
         "alertmanager_secret": "pager",
     }
     sections = with_change(sections, "monitoring", monitoring)
-    image = "registry.example.com/otel/collector-contrib:0.165.0"
-    sections = with_change(sections, "logs", {"otlp": {"endpoint": "https://loki.example.com/otlp", "image": image}})
     rows: dict[tuple[str, ...], set[str]] = {}
     for item in record(sections, stack="prod"):
         template = pod_template(reveal(item.inputs)) if item.type.startswith("kubernetes:") else None
