@@ -132,15 +132,6 @@ def configuration_of(text: str) -> dict[str, Any]:
     return dict(json.loads(text))
 
 
-def configuration_state(kubectl: Kubectl, namespace: str) -> dict[str, Any] | None:
-    """Hashes of the `active` and the `pending` configuration, and what was `rejected`; None without an answer.
-
-    Not by way of the agent's port and the API server: network policies keep that away.
-    """
-    answer = in_controller(kubectl, namespace, "cat", STATE_FILE, seconds=20)
-    return configuration_of(answer.stdout) if answer.returncode == 0 else None
-
-
 _NUMBERS: Final = {
     "CHOWN": 0, "DAC_OVERRIDE": 1, "FOWNER": 3, "FSETID": 4, "KILL": 5, "SETGID": 6, "SETUID": 7, "AUDIT_WRITE": 29,
     "SETFCAP": 31,
