@@ -90,8 +90,7 @@ def explain(cluster: Snapshot, known: KnownJob, said: Sequence[str] = ()) -> Ite
 
 _ENDS: tuple[tuple[str, str], ...] = (
     (r"FAILED 0:53", "its script never ran: its output file or its directory could not be opened"),
-    (r"FAILED 127:0", "a command was not found"),
-    (r"FAILED 126:0", "a command could not be executed"),
+    (r"FAILED 12[67]:0", "a command was not found, or could not be executed"),
     (r"FAILED 0:(\d+)", "signal {0} ended its script"),
     (r"FAILED (\d+):0", "its script ended with exit status {0}"),
     (r"OUT_OF_ME\w* .*", "the kernel ended it, as it took more memory than it had asked for (--mem)"),
@@ -99,7 +98,6 @@ _ENDS: tuple[tuple[str, str], ...] = (
     (r"NODE_FAIL .*", "its node was lost"),
     (r"CANCELLED by (\d+) .*", "the user with the number {0} cancelled it"),
     (r"PREEMPTED .*", "a job of higher rank took its place"),
-    (r"DEADLINE .*", "its deadline passed"),
 )
 """State and exit status as sacct has them, and what they mean. A job without a reason here is told as Slurm has it."""
 
