@@ -326,8 +326,9 @@ class SlurmOnKubernetes:
         }
 
     def pod_uids(self) -> dict[str, str]:
-        """Identity of each pod: another uid is another pod of the same name."""
-        return {name: pod["metadata"]["uid"] for name, pod in self.pods().items()}
+        """Identity of each pod: another uid is another pod of the same name. One that an earlier test ended is none."""
+        stays = {name: pod["metadata"] for name, pod in self.pods().items()}
+        return {name: metadata["uid"] for name, metadata in stays.items() if "deletionTimestamp" not in metadata}
 
     def look(self, *arguments: str) -> str:
         """What kubectl prints of a cluster that may be broken, or why it does not."""

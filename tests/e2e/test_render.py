@@ -30,12 +30,12 @@ class RenderedSlurm(SlurmOnKubernetes):
         slurmstack("render", "--config", str(self.file), "--output", str(self.output))
 
     def synchronise(self, path: str = "", value: Any = None) -> None:
-        """Edit the stack file, render, and do as Argo CD and Flux do: apply by the list, then prune what left."""
+        """Edit the stack file, render, and do as Argo CD and Flux do: apply the directory, then prune what left."""
         before = self._rendered()
         if path:
             self.sections = with_change(self.sections, path, value)
         self.render()
-        self.kubectl.run("apply", "-k", str(self.output))
+        self.kubectl.run("apply", "-f", str(self.output))
         for kind, name in sorted(before - self._rendered()):
             self._prune(kind, name)
 
