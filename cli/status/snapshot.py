@@ -223,7 +223,7 @@ JOB = r"\d{1,10}([_+]\d{1,10})?"
 """What people may call a job: a number, the task of an array, or a part of a heterogeneous job."""
 
 JOBS = JobList(
-    "id", "number", "user", "partitions", "state", "reason", "exit_status", "submitted", "start", "end", "node_list",
+    "id", "number", "user", "partitions", "state", "reason", "submitted", "start", "end", "node_list",
 )  # fmt: skip
 
 FIELDS = (

@@ -60,8 +60,6 @@ class Job:
     resources: Mapping[str, float] = field(default_factory=dict)
     """TRES that it has, or waits for; memory in MiB."""
     restarts: int = 0
-    exit_status: int = 0
-    """As wait() has it: the status above eight bits that have the signal."""
     submitted: float | None = None
     """Times are in seconds since 1970; None where they have not come, or nobody knows."""
     eligible: float | None = None
@@ -122,7 +120,6 @@ _COLUMNS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "cpus": ("NumCPUs", count),
     "resources": ("tres-alloc", amounts),
     "restarts": ("RestartCnt", count),
-    "exit_status": ("exit_code", count),
     "submitted": ("SubmitTime", moment),
     "eligible": ("EligibleTime", moment),
     "start": ("StartTime", moment),

@@ -9,7 +9,7 @@ RUNNING = {
     "JobArrayID": "7", "JobID": "7", "UserName": "alice", "Account": "default", "Partition": "main",
     "State": "RUNNING", "Reason": "None", "NodeList": "cpu-3", "TimeLeft": "UNLIMITED", "TimeLimit": "UNLIMITED",
     "NumNodes": "1", "MinCpus": "1", "ReqNodes": "", "EligibleTime": "N/A", "SubmitTime": "N/A", "StartTime": "N/A",
-    "EndTime": "N/A", "RestartCnt": "0", "exit_code": "0", "QOS": "normal", "ReasonList": "",
+    "EndTime": "N/A", "RestartCnt": "0", "QOS": "normal", "ReasonList": "",
 }  # fmt: skip
 """Columns of a job as squeue of 24.11 and 26.05 prints them."""
 

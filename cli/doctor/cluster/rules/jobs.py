@@ -124,8 +124,7 @@ def _ended(cluster: Snapshot, known: KnownJob, said: Sequence[str]) -> Iterator[
             "" if run["Reason"] == "None" else run["Reason"],
         ]
     if job is not None and (run is None or state in _NOT_ENDED):  # slurmdbd has not heard of its end yet
-        code = f"{job.exit_status >> 8}:{job.exit_status & 127}"
-        state, seen = job.state, [f"exit status {code}; on {job.node_list or 'no node'}", job.reason]
+        state, code, seen = job.state, "", [f"on {job.node_list or 'no node'}", job.reason]
     if state in _NOT_ENDED:
         cause, seen = f"job {known.id} is {state.lower()}", ["the queue, which says more, could not be read"]
         mend = cluster.slurm(f"scontrol show job {known.id}")

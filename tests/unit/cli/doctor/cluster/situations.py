@@ -153,10 +153,10 @@ class RecordedCluster(PlayedKubectl):
         }  # fmt: skip
         self.slurm["jobs"] = (0, [*self.slurm["jobs"][1], row])
 
-    def over(self, job: str, state: str, reason: str, code: int) -> None:
-        """A job that slurmctld still has. `code`: as wait() has it."""
+    def over(self, job: str, state: str, reason: str) -> None:
+        """A job that slurmctld still has."""
         row = {"JobArrayID": job, "JobID": job, "State": state, "Reason": reason, "NodeList": "default-0"}
-        self.slurm["squeue"] = (0, [{**row, "exit_code": str(code)}])
+        self.slurm["squeue"] = (0, [row])
 
     def printed(self, pod: str, text: str) -> None:
         """Lines in the log of a pod's slurmd."""

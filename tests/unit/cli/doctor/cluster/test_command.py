@@ -117,10 +117,10 @@ ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
         lambda c: c.past("12", "CANCELLED by 10001"), [("job 12", 1, "the user with the number 10001 cancelled it")]
     ),
     "a job that has just failed": (
-        lambda c: c.over("12", "COMPLETING", "NonZeroExitCode", 0x300), [("job 12", 1, "exit status 3:0; on default-0")]
+        lambda c: c.over("12", "COMPLETING", "NonZeroExitCode"), [("job 12", 1, "on default-0 seen: NonZeroExitCode")]
     ),
     "a job that has just ended well": (
-        lambda c: c.over("12", "COMPLETING", "None", 0), [("job 12", 0, "has ended: COMPLETING")]
+        lambda c: c.over("12", "COMPLETING", "None"), [("job 12", 0, "has ended: COMPLETING")]
     ),
     "what nobody knows": (lambda _: None, [(f"job {what}", USAGE, what) for what in ("12", "nonsense", "1;id")]),
     "slurmdbd is away": (slurm_says(sacct=(1, "sacct: no")), [("job 12", 3, "not asked: sacct (sacct: no)")]),
