@@ -28,7 +28,7 @@
  *
  * On nodes with GPUs it also tells the tasks where the driver's libraries and programs are: the pod's entry point has
  * bound them below GPU_DIRECTORY (images/common/gpu_view.py). And it tells the tasks of the job's own temporary
- * directory, where the prolog has made one (images/worker/cells.py).
+ * directory, where the prolog has made one (images/worker/job_mounts.py).
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -108,20 +108,20 @@ static void enter_namespaces(void)
 }
 
 /*
- * Where the job's cell is, the view of the jail with a /tmp of its own (images/worker/cells.py). Returns 0 with the way
+ * Where the job's mount is, the jail with a /tmp of its own (images/worker/job_mounts.py). Returns 0 with the way
  * into the jail itself where the worker has no helper, or -1 after saying what failed.
  */
-static int find_cell(spank_t spank, const char *root, char cell[HELPER_LONGEST])
+static int find_job_mount(spank_t spank, const char *root, char job_mount[HELPER_LONGEST])
 {
 	uint32_t job_id = 0;
 	uint64_t memory_mib = 0; /* of this node; 0: no limit */
 	uid_t uid = 0;
 	gid_t gid = 0;
 	char request[128];
-	/* Never closed: the cell stays at least as long as this process. */
+	/* Never closed: the job's mount stays at least as long as this process. */
 	int connection = helper_connect();
 
-	snprintf(cell, HELPER_LONGEST, "%s", root);
+	snprintf(job_mount, HELPER_LONGEST, "%s", root);
 	if (connection < 0 && errno == ENOENT)
 		return 0;
 	if (connection < 0) {
@@ -135,8 +135,8 @@ static int find_cell(spank_t spank, const char *root, char cell[HELPER_LONGEST])
 		slurm_error("jail: the job's number, user or memory is not known");
 		return -1;
 	}
-	snprintf(request, sizeof(request), "cell %" PRIu32 " %u %u %" PRIu64, job_id, uid, gid, memory_mib);
-	if (helper_ask(connection, request, cell, NULL) == 0) {
+	snprintf(request, sizeof(request), "mount %" PRIu32 " %u %u %" PRIu64, job_id, uid, gid, memory_mib);
+	if (helper_ask(connection, request, job_mount, NULL) == 0) {
 		int *shared = dlsym(RTLD_DEFAULT, "slurmstack_helper"); /* images/common/native/devices.c */
 
 		if (shared != NULL)
@@ -145,7 +145,7 @@ static int find_cell(spank_t spank, const char *root, char cell[HELPER_LONGEST])
 			ask_for_namespaces(job_id, uid, gid);
 		return 0;
 	}
-	slurm_error("jail: the job has no cell: %s", cell[0] != '\0' ? cell : strerror(errno));
+	slurm_error("jail: the job has no mount: %s", job_mount[0] != '\0' ? job_mount : strerror(errno));
 	return -1;
 }
 
@@ -188,7 +188,7 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
 int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 {
 	const char *root;
-	char cell[HELPER_LONGEST];
+	char job_mount[HELPER_LONGEST];
 	uint32_t step_id = 0;
 	spank_err_t error;
 	int exists;
@@ -208,7 +208,7 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 		return REFUSED;
 	}
 	exists = step_id != SLURM_EXTERN_CONT && (access(root, F_OK) == 0 || errno != ENOENT);
-	if (exists && (find_cell(spank, root, cell) != 0 || enter(cell) != 0))
+	if (exists && (find_job_mount(spank, root, job_mount) != 0 || enter(job_mount) != 0))
 		return REFUSED;
 	if (exists && stay_in_jail() != 0) {
 		slurm_error("jail: cannot give up in all threads what leads out of it");

@@ -1,5 +1,5 @@
 /*
- * join.c - takes slurmd into a job's cell where it works for the job without slurmstepd: for `sbcast`, whose files are
+ * join.c - takes slurmd into a job's mount where it works for the job without slurmstepd: for `sbcast`, whose files are
  * to be where the job looks for them.
  *
  * Slurm asks its plugin for private directories of jobs, in a child of slurmd that becomes the user next. For 24.11 this
@@ -23,7 +23,7 @@
 
 static int join(const slurm_step_id_t *step, uid_t uid)
 {
-	char request[64], cell[HELPER_LONGEST];
+	char request[64], job_mount[HELPER_LONGEST];
 	int connection, done;
 
 	if (strcmp(program_invocation_short_name, "slurmd") != 0)
@@ -31,14 +31,14 @@ static int join(const slurm_step_id_t *step, uid_t uid)
 	connection = helper_connect();
 	if (connection < 0)
 		return errno == ENOENT ? SLURM_SUCCESS : SLURM_ERROR; /* a worker without the jail has no helper */
-	snprintf(request, sizeof(request), "cell %" PRIu32 " %u -1 -1", step->job_id, uid);
-	done = helper_ask(connection, request, cell, NULL) == 0 && chroot(cell) == 0 && chdir("/") == 0;
+	snprintf(request, sizeof(request), "mount %" PRIu32 " %u -1 -1", step->job_id, uid);
+	done = helper_ask(connection, request, job_mount, NULL) == 0 && chroot(job_mount) == 0 && chdir("/") == 0;
 	close(connection);
 	return done ? SLURM_SUCCESS : SLURM_ERROR;
 }
 
 #ifdef AS_PLUGIN
-const char plugin_name[] = "Cells of the jail";
+const char plugin_name[] = "Mounts of jobs";
 const char plugin_type[] = "job_container/jail";
 const uint32_t plugin_version = SLURM_VERSION_NUMBER;
 

@@ -183,7 +183,7 @@ def write_slurm_conf(*, confined: bool, own_cpus: bool, in_jail: bool, directory
 
 
 def has_join_plugin() -> bool:
-    """Whether it is Slurm's plugin that takes slurmd into cells (images/spank/join.c)."""
+    """Whether it is Slurm's plugin that takes slurmd into job mounts (images/spank/join.c)."""
     return bool(list(Path("/").glob(_JOIN_PLUGIN)))
 
 

@@ -4,15 +4,15 @@ slurmd and slurmstepd have none of it, as users reach them: slurmstepd even load
 in there can put in place. The helper loads nothing from the jail and takes a handful of requests, on a socket that is
 outside of the jail and for root alone: slurmstepd connects before it goes in (images/spank/jail.c).
 
-    cell JOB UID GID MIB  the way into the job's cell, which is made where there is none (images/worker/cells.py);
+    mount JOB UID GID MIB  the way into the job's mount, which is made where there is none (job_mounts.py);
                         MIB: the job's memory on this node, 0 if nothing limits it, -1 if who asks does not know
-    end JOB             takes the cell away, and ends what the job has left in its cgroup; `later` while a step of it
-                        is still there, for which `end JOB now` does not wait (images/health/native/around.c)
+    end JOB             takes the mount away, and ends what the job has left in its cgroup; `later` while a step of
+                        it is still there, for which `end JOB now` does not wait (images/health/native/around.c)
     devices PROGRAM     asks the program for the cgroup that comes with it (images/worker/devices.py)
-    namespaces JOB UID GID  two descriptors, for namespaces of the user's own around the job's cell, where the pool
+    namespaces JOB UID GID  two descriptors, for namespaces of the user's own around the job's mount, where the pool
                         allows that (images/worker/namespaces.py)
 
-Who has been given a cell may only bring programs for its own job: slurmstepd keeps its connection in the jail.
+Who has been given a mount may only bring programs for its own job: slurmstepd keeps its connection in the jail.
 The answer is `ok` and what was asked for, or the reason why not. Each is one message.
 """
 
@@ -34,8 +34,8 @@ from images.common.boundary import keep_only
 from images.common.mountinfo import libc
 from images.common.process import CannotGoOnError
 from images.worker import namespaces
-from images.worker.cells import Cells
 from images.worker.devices import DevicePrograms
+from images.worker.job_mounts import JobMounts
 
 SCOPE: Final = "system.slice/*_slurmstepd.scope"
 """The cgroup of all jobs, by Slurm's own name, where cgroups are mounted. slurmstepd removes a job's, unless the kernel
@@ -82,7 +82,7 @@ def _end_cgroup(group: Path) -> bool:
 
 
 class Step(NamedTuple):
-    """Who has been given a cell."""
+    """Who has been given a mount."""
 
     job: str
     cgroups: Path | None
@@ -94,7 +94,7 @@ class Helper:
 
     def __init__(
         self,
-        cells: Cells,
+        job_mounts: JobMounts,
         log: Callable[[str], None],
         *,
         cgroups_of: Callable[[int], Path | None] | None = None,
@@ -102,7 +102,7 @@ class Helper:
         cgroups: Path = CGROUPS,
     ) -> None:
         """`containers`: whether users may have namespaces of their own."""
-        self._cells = cells
+        self._job_mounts = job_mounts
         self._log = log
         self._cgroups_of = cgroups_of or job_cgroups
         self._containers = containers
@@ -110,7 +110,7 @@ class Helper:
         self._cgroups = cgroups
         self._steps: dict[int, Step] = {}
         """By the number of the connection's descriptor."""
-        self._before = set(cells.jobs())
+        self._before = set(job_mounts.jobs())
         """Jobs of before this helper, whose steps have no connection to it."""
 
     def answer(self, connection: int, pid: int, message: bytes, files: Sequence[int] = ()) -> str:
@@ -135,8 +135,8 @@ class Helper:
         if not job.isdigit():
             raise ValueError(f"{job!r} is no job's number")
         match what, more:
-            case "cell", (uid, gid, mib):
-                path = self._cells.enter(job, int(uid), int(gid), int(mib))
+            case "mount", (uid, gid, mib):
+                path = self._job_mounts.enter(job, int(uid), int(gid), int(mib))
                 self._steps[connection] = Step(job=job, cgroups=self._cgroups_of(pid))
                 return f"ok {path}"
             case "end", () | ("now",):
@@ -149,23 +149,23 @@ class Helper:
     def _start_namespaces(self, connection: int, job: str, uid: int, gid: int) -> None:
         if not self._containers:
             raise ValueError("this pool allows no user namespaces (containers: true in the stack file)")
-        if job not in self._cells:
-            raise ValueError(f"job {job} has no cell")
+        if job not in self._job_mounts:
+            raise ValueError(f"job {job} has no mount")
         # In namespaces of root's own, root in the jail would have all rights over them.
         if uid < 1 or gid < 0:
             raise ValueError("namespaces are for users, not for root")
-        namespaces.answer_later(connection, self._cells.path(job), (uid, gid), self._log)
+        namespaces.answer_later(connection, self._job_mounts.path(job), (uid, gid), self._log)
 
     def _end(self, job: str, *, waits: bool) -> bool:
         """Whether all has gone, or nobody waits for it.
 
-        Slurm's epilog may begin while slurmstepd still removes files of its own, which it reaches by the cell. Of a job
+        Slurm's epilog may begin while slurmstepd still removes its own files, which it reaches by the mount. Of a job
         of before this helper nobody knows: who asks waits as long as it does, and then says `now`.
         """
         is_here = any(step.job == job for step in self._steps.values())
         if waits and (is_here or job in self._before):
             return False
-        self._cells.leave(job)
+        self._job_mounts.leave(job)
         self._before.discard(job)
         left = [] if is_here else list(self._cgroups.glob(f"{SCOPE}/job_{job}"))
         gone = [_end_cgroup(group) for group in left]
@@ -243,7 +243,11 @@ def _peer(connection: socket.socket) -> int:
 
 
 def start(
-    make_cells: Callable[[], Cells], log: Callable[[str], None], path: Path = SOCKET, *, containers: bool = False
+    make_job_mounts: Callable[[], JobMounts],
+    log: Callable[[str], None],
+    path: Path = SOCKET,
+    *,
+    containers: bool = False,
 ) -> None:
     """Start the helper beside the daemon that this process becomes; steps may ask as soon as this returns.
 
@@ -261,7 +265,7 @@ def start(
     steps_log.bind(str(STEPS_LOG))
     STEPS_LOG.chmod(0o666)  # slurmstepd opens a job's files with their user's rights, but stays root's
     if os.fork() == 0:
-        _keep_serving(listening, steps_log, make_cells, log, containers=containers)
+        _keep_serving(listening, steps_log, make_job_mounts, log, containers=containers)
     listening.close()
     steps_log.close()
 
@@ -269,7 +273,7 @@ def start(
 def _keep_serving(
     listening: socket.socket,
     steps_log: socket.socket,
-    make_cells: Callable[[], Cells],
+    make_job_mounts: Callable[[], JobMounts],
     log: Callable[[str], None],
     *,
     containers: bool,
@@ -289,7 +293,7 @@ def _keep_serving(
                 time.sleep(PAUSE)
                 continue
             if child == 0:
-                serve(listening, Helper(make_cells(), log, containers=containers), steps_log, log)
+                serve(listening, Helper(make_job_mounts(), log, containers=containers), steps_log, log)
             _, status = os.waitpid(child, 0)
             log(f"the helper ended ({os.waitstatus_to_exitcode(status)}); starting another")
             time.sleep(PAUSE)

@@ -1,8 +1,8 @@
 """Namespaces for the tasks of a step that asks for them (`srun --user-namespace`), so that containers run in jobs.
 
-The kernel makes no user namespace for a process in a chroot, which a step is in: its job's cell. So the tasks get a
-mount namespace in which the cell is the root file system and nothing else is mounted, and a user namespace that is
-their user's own and owns that one. They enter both by themselves, as the user, which takes no right at all
+The kernel makes no user namespace for a process in a chroot, which a step is in: its job's mount. So the tasks get a
+mount namespace in which that is the root file system and nothing else is mounted, and a user namespace that is their
+user's own and owns that one. They enter both by themselves, as the user, which takes no right at all
 (images/spank/jail.c): nobody gets any that he did not have.
 
 Both are made by a process that is the user's in the end, as who makes a user namespace owns it. Whoever has that
@@ -10,7 +10,7 @@ number could stop it or end it. So it is a process of its own, in which nothing 
 then, and who waits for it is one, too: the helper goes on at once.
 
 pivot_root(2) would be the way to leave the pod's file systems. containerd's list of system calls for containers lacks
-it, also for those with CAP_SYS_ADMIN. What is done here comes to the same: the pod's root goes, and the cell takes its
+it, also for those with CAP_SYS_ADMIN. What is done here comes to the same: the pod's root goes, and the mount takes its
 place on the kernel's own first one, which is empty.
 """
 
@@ -25,7 +25,7 @@ from typing import Final, NoReturn
 
 from images.common.files import Owner
 from images.common.mountinfo import copy_tree, expect_done, libc, put_tree
-from images.worker.cells import close_all_but
+from images.worker.job_mounts import close_all_but
 
 NEW_MOUNTS: Final = 0x00020000
 NEW_USER: Final = 0x10000000
@@ -45,16 +45,16 @@ _PR_SET_DUMPABLE: Final = 4
 _PR_SET_NAME: Final = 15
 
 
-def leave_for(cell: Path) -> None:
-    """Go into a mount namespace of this process alone, with a copy of the cell's tree and nothing else."""
+def leave_for(job_mount: Path) -> None:
+    """Go into a mount namespace of this process alone, with a copy of the job's tree and nothing else."""
     expect_done(libc().unshare(NEW_MOUNTS), "make a mount namespace")
     expect_done(libc().mount(None, b"/", None, _MS_REC_PRIVATE, None), "keep mounts apart")
     here = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-    tree = copy_tree(cell, recursive=True)
+    tree = copy_tree(job_mount, recursive=True)
     expect_done(libc().umount2(b"/", _MNT_DETACH), "leave the pod's root")
     enter(here)
     root = os.open("/", os.O_PATH | os.O_CLOEXEC)
-    put_tree(tree, root, cell)
+    put_tree(tree, root, job_mount)
     os.close(root)
     os.close(tree)
     enter(here)
@@ -81,7 +81,7 @@ def own_namespaces() -> None:
     expect_done(libc().unshare(NEW_USER | NEW_MOUNTS), "make a user namespace")
 
 
-def make(cell: Path, owner: Owner) -> tuple[int, ...]:
+def make(job_mount: Path, owner: Owner) -> tuple[int, ...]:
     """Descriptors for new namespaces, as FILES says. Raises OSError.
 
     For a process that waits, and ends afterwards: not for the helper itself.
@@ -90,7 +90,7 @@ def make(cell: Path, owner: Owner) -> tuple[int, ...]:
     with ours:
         child = os.fork()
         if child == 0:
-            _make_as_user(theirs, cell, owner)
+            _make_as_user(theirs, job_mount, owner)
         theirs.close()
         try:
             ours.settimeout(PATIENCE)
@@ -124,12 +124,12 @@ def _write_maps(child: int, owner: Owner) -> None:
         (process / name).write_text(f"{number} {number} 1\n")
 
 
-def _make_as_user(theirs: socket.socket, cell: Path, owner: Owner) -> NoReturn:
+def _make_as_user(theirs: socket.socket, job_mount: Path, owner: Owner) -> NoReturn:
     """The process that becomes the user's. Nothing of the helper's may be open in it by then."""
     try:
         close_all_but(theirs.fileno(), first=0)
         try:
-            leave_for(cell)
+            leave_for(job_mount)
             become(owner)
             own_namespaces()
             files = [os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in FILES]
@@ -142,7 +142,7 @@ def _make_as_user(theirs: socket.socket, cell: Path, owner: Owner) -> NoReturn:
         os._exit(0)
 
 
-def answer_later(connection: int, cell: Path, owner: Owner, log: Callable[[str], None]) -> None:
+def answer_later(connection: int, job_mount: Path, owner: Owner, log: Callable[[str], None]) -> None:
     """Make namespaces and send them to who asked, in a process of its own. Returns at once.
 
     That is nobody's child in the end: the container's first process waits for it.
@@ -155,15 +155,15 @@ def answer_later(connection: int, cell: Path, owner: Owner, log: Callable[[str],
         if os.fork() == 0:
             close_all_but(connection)  # those of others would not be seen to end
             libc().prctl(_PR_SET_NAME, b"namespaces")
-            _answer(connection, cell, owner, log)
+            _answer(connection, job_mount, owner, log)
     finally:
         os._exit(0)
 
 
-def _answer(connection: int, cell: Path, owner: Owner, log: Callable[[str], None]) -> None:
+def _answer(connection: int, job_mount: Path, owner: Owner, log: Callable[[str], None]) -> None:
     with socket.socket(fileno=connection) as asked:
         try:
-            files = make(cell, owner)
+            files = make(job_mount, owner)
         except OSError as error:
             told = str(error.strerror or error)
             log(f"no namespaces for user {owner[0]}: {told}")

@@ -33,8 +33,8 @@ from images.common.slurm_records import MARK, NodeRecord
 from images.common.wait import Clock, Reminder
 from images.health.local import find_local
 from images.worker import confine, helper, job_metrics, scratch
-from images.worker.cells import Cells, shared_memory_size
 from images.worker.gres import write_gres_conf
+from images.worker.job_mounts import JobMounts, shared_memory_size
 
 ASK_TIMES: Final = 10
 ASK_AGAIN_SECONDS: Final = 0.5
@@ -175,7 +175,7 @@ def guard_jail(jail: Path, log: Callable[[str], None]) -> None:
     """The last of what takes SYS_ADMIN in this process."""
     seal_root(run)
     size = shared_memory_size()
-    helper.start(lambda: Cells(jail, size), log, containers=os.environ.get("CONTAINERS") == "yes")
+    helper.start(lambda: JobMounts(jail, size), log, containers=os.environ.get("CONTAINERS") == "yes")
 
 
 def prepare_own_root() -> None:

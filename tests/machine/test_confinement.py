@@ -97,9 +97,9 @@ def says(slurm: SlurmMachine, job: str, word: str) -> str:
 
 
 def what_is_left(slurm: SlurmMachine) -> str:
-    """Processes `sleep 4321`, cgroups and cells of jobs."""
+    """Processes `sleep 4321`, cgroups and mounts of jobs."""
     cgroups = f"find {SCOPE} -mindepth 1 -type d ! -path '{SCOPE}/system*'"
-    return slurm.worker().look(f"pgrep -f [4]321; {cgroups}; ls /run/slurmstack/cells").stdout
+    return slurm.worker().look(f"pgrep -f [4]321; {cgroups}; ls /run/slurmstack/job-mounts").stdout
 
 
 def test_two_jobs_of_a_node_have_their_own_cores_devices_and_files(slurm: SlurmMachine) -> None:
@@ -157,7 +157,7 @@ def test_what_fills_dev_shm_is_counted_for_the_job_that_does(slurm: SlurmMachine
     assert "status 137" in wait_for(slurm, over, "OUT_OF_MEMORY")
 
 
-def test_a_stopped_job_leaves_no_process_no_cgroup_and_no_cell(slurm: SlurmMachine) -> None:
+def test_a_stopped_job_leaves_no_process_no_cgroup_and_no_job_mount(slurm: SlurmMachine) -> None:
     """Also not what left its process group, its session and its parent."""
     hide = "(setsid sh -c 'exec -a slurmstepd sleep 4321' &) & sleep 4321"
     job = submit(slurm, f"echo ready; {hide}", "-n1")

@@ -37,7 +37,7 @@ def alice(slurm: SlurmMachine, command: str) -> str:
     return str(done.stdout)
 
 
-def test_the_cell_is_all_there_is_and_is_kept_to_its_cgroup(slurm: SlurmMachine) -> None:
+def test_the_job_mount_is_all_there_is_and_is_kept_to_its_cgroup(slurm: SlurmMachine) -> None:
     """The task sees what one without the option sees, is in the same cgroup, and none that can be written."""
     # A copy of a mount that is shared follows it: that is no other mount.
     same = "sed -E 's/ (shared|master|propagate_from):[0-9]+//g' /proc/self/mountinfo | cut -d' ' -f5,9- | sort"

@@ -130,14 +130,14 @@ _CONNECT: Final = _NONE_OF.replace(
 )
 _ONE_DENIED: Final = f"{ABSENT}.*(?:{DENIED})"
 
-CELLS: Final = table(
+JOB_MOUNTS: Final = table(
     ("see somebody's file in /tmp", "ls /tmp/of-bob", ABSENT),
     ("enter somebody's job directory", "ls /tmp/jobs/$BOB_JOB", ABSENT),
     ("prepare somebody's job directory", "mkdir /tmp/jobs/99999", ABSENT),
-    ("see the cells of others", "ls /run/slurmstack/cells", ABSENT),
-    ("see the cells of others from any process", _WALK.replace("PLACE", "run/slurmstack/cells"), _ONE_DENIED),
+    ("see the mounts of others", "ls /run/slurmstack/job-mounts", ABSENT),
+    ("see the mounts of others from any process", _WALK.replace("PLACE", "run/slurmstack/job-mounts"), _ONE_DENIED),
     ("see all jobs' directories from any process", _WALK.replace("PLACE", "tmp/jobs"), _ONE_DENIED),
-    ("look into somebody's cell", "ls /proc/$BOB_PID/root/tmp/", DENIED),
+    ("look into somebody's mount", "ls /proc/$BOB_PID/root/tmp/", DENIED),
     ("ask the helper", _CONNECT, _ONE_DENIED),
     ("look where the helper is", f"ls /proc/{_HELPER}/root/", DENIED),
     ("read the helper's memory", f"head -c1 /proc/{_HELPER}/mem", DENIED),
@@ -153,7 +153,7 @@ CELLS: Final = table(
     ("have the old root back", syscall("syscall(155, b'/', b'/')"), DENIED),
     where=("job",), sudo=True,
 )  # fmt: skip
-"""Each job is in a cell of its own, and the helper that makes these is for slurmd alone."""
+"""Each job is in a mount of its own, and the helper that makes these is for slurmd alone."""
 
 _FORGED: Final = """SLURM_JWT=$(python3 -c 'import base64, hmac, json, time
 enc = lambda data: base64.urlsafe_b64encode(data).rstrip(b"=").decode()
@@ -319,4 +319,4 @@ MPI: Final = table(
 """With PMIx, which the local cluster's version of Slurm has."""
 
 
-ATTEMPTS: Final = (*FILES, *CELLS, *KEYS, *PROCESSES, *JOBS, *PORTS, *MPI, *ROOT, *ROOT_IN_JOB)
+ATTEMPTS: Final = (*FILES, *JOB_MOUNTS, *KEYS, *PROCESSES, *JOBS, *PORTS, *MPI, *ROOT, *ROOT_IN_JOB)

@@ -117,7 +117,7 @@ def test_the_daemons_have_given_up_what_set_the_pod_up(cluster: SlurmSandbox, sc
 THREADS = """
 for step in $(pgrep -x slurmstepd); do
     case $(readlink /proc/$step/root) in
-        /run/slurmstack/cells/*) cat /proc/$step/task/*/status | grep -E '^Cap(Prm|Bnd)' ;;
+        /run/slurmstack/job-mounts/*) cat /proc/$step/task/*/status | grep -E '^Cap(Prm|Bnd)' ;;
     esac
 done; :
 """

@@ -16,7 +16,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-int slurmstack_helper = -1; /* the step's connection, from the plugin that took the step into its cell */
+int slurmstack_helper = -1; /* the step's connection, from the plugin that took the step into its mount */
 
 enum { LONGEST = 4096 * sizeof(struct bpf_insn) };
 

@@ -1,7 +1,7 @@
 /*
  * around.c - what slurmd starts around each job: health-prolog and health-epilog.
  *
- * The prolog makes the job's temporary directory. The epilog has the job's cell taken away (images/worker/cells.py), and
+ * The prolog makes the job's temporary directory. The epilog has its mount taken away (images/worker/job_mounts.py), and
  * removes that directory and what PMIx has left of the job's steps. In C, as to start Python costs more than that: a
  * 1,000-task array would take three times as long. On nodes with GPUs of NVIDIA's health-gpus (gpu_job.py) does the rest.
  *
@@ -24,9 +24,9 @@
 #ifndef ROOT
 #define ROOT ""
 #endif
-#define JOBS ROOT "/tmp/jobs" /* images/worker/cells.py */
+#define JOBS ROOT "/tmp/jobs" /* images/worker/job_mounts.py */
 #define SPOOL ROOT "/var/spool/slurmd"
-#define CELLS ROOT "/run/slurmstack/cells" /* images/worker/cells.py */
+#define JOB_MOUNTS ROOT "/run/slurmstack/job-mounts" /* images/worker/job_mounts.py */
 #define WITH_GPUS ROOT "/run/slurmstack/health/gpus" /* there if the node has some; images/worker/slurmd.py makes it */
 #define GPUS ROOT "/usr/libexec/slurmstack/health-gpus"
 #define GONE ".gone-"
@@ -86,15 +86,15 @@ static int move_aside(int directory, const char *name)
 static void make_directory(const char *job, uid_t uid, gid_t gid)
 {
 	int jobs = mkdir(JOBS, 0755) == 0 || errno == EEXIST ? open_own(JOBS) : -1;
-	char cell[PATH_MAX];
+	char job_mount[PATH_MAX];
 
 	if (jobs < 0) {
 		perror(JOBS);
 		return;
 	}
-	snprintf(cell, sizeof(cell), CELLS "/%s", job);
+	snprintf(job_mount, sizeof(job_mount), JOB_MOUNTS "/%s", job);
 	if (mkdirat(jobs, job, 0700) != 0 && errno == EEXIST) {
-		if (access(cell, F_OK) == 0)
+		if (access(job_mount, F_OK) == 0)
 			return;
 		if (move_aside(jobs, job))
 			remove_gone();
@@ -136,7 +136,7 @@ static void end_directories(const char *job)
 		remove_gone();
 }
 
-/* Asks the helper for the end of a job's cell. Returns whether that is to come later. */
+/* Asks the helper for the end of a job's mount. Returns whether that is to come later. */
 static int comes_later(const char *job, const char *when)
 {
 	char request[64], answer[HELPER_LONGEST];
@@ -154,8 +154,8 @@ static int comes_later(const char *job, const char *when)
 	return answered == 0 && strcmp(answer, "later") == 0;
 }
 
-/* Has the cell taken away when the last slurmstepd of the job is done: Slurm's epilog may begin a moment before. */
-static void end_cell(const char *job)
+/* Has the job's mount taken away when the last slurmstepd of the job is done: Slurm's epilog may begin a moment before. */
+static void end_job_mount(const char *job)
 {
 	long waited = 0, pause = SHORTEST_MS;
 
@@ -177,7 +177,7 @@ int main(int argc, char **argv)
 	if (number(job) > 0 && is_prolog && uid >= 0 && gid >= 0)
 		make_directory(job, (uid_t)uid, (gid_t)gid);
 	else if (number(job) > 0 && !is_prolog) {
-		end_cell(job);
+		end_job_mount(job);
 		end_directories(job);
 	}
 	if (access(WITH_GPUS, F_OK) == 0) {

@@ -131,12 +131,12 @@ from pathlib import Path
 from images.common.mountinfo import attach
 from images.worker.scratch import forbid_programs_of_others
 here = Path(sys.argv[1])
-for name in ("disk", "disk/jobs", "cell"):
+for name in ("disk", "disk/jobs", "mount"):
     (here / name).mkdir()
 os.system(f"mount -t tmpfs -o noexec disk {here}/disk")
 (here / "disk/jobs").mkdir()
 forbid_programs_of_others("host_path", here / "disk")
-attach(here / "disk/jobs", os.open(here / "cell", os.O_PATH))
+attach(here / "disk/jobs", os.open(here / "mount", os.O_PATH))
 for line in Path("/proc/self/mountinfo").read_text().splitlines():
     if str(here) in line:
         print(sorted({"nosuid", "nodev", "noexec"} & set(line.split()[5].split(","))))
@@ -172,7 +172,7 @@ def test_nothing_of_the_helper_s_is_open_in_the_user_s_process(notes: Path, monk
         numbers = [0, 1, 2, file.fileno()]
         is_open = lambda number: Path(f"/proc/self/fd/{number}").exists()  # noqa: E731
         monkeypatch.setattr(namespaces, "leave_for", lambda _: notes.write_text(f"{[*filter(is_open, numbers)]}"))
-        for number in make(Path("/cell"), OWNER):
+        for number in make(Path("/job-mount"), OWNER):
             os.close(number)
     assert notes.read_text().startswith("[]")
 
@@ -196,5 +196,5 @@ def test_a_process_that_does_not_make_them_is_the_last_and_not_waited_for_long(
     monkeypatch.setattr(namespaces, "PATIENCE", 0.3)
     before = children()
     with pytest.raises(OSError, match=told):
-        make(Path("/cell"), OWNER)
+        make(Path("/job-mount"), OWNER)
     assert children() == before, "and is ended"

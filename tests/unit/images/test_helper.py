@@ -1,4 +1,4 @@
-"""The helper: who may ask for what; cells that it makes; programs for devices that it loads."""
+"""The helper: who may ask for what; the jobs' mounts that it makes; programs for devices that it loads."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from images.common.jail_view import JailViewError
-from images.worker import cells, devices
-from images.worker.cells import Cells
+from images.worker import devices, job_mounts
 from images.worker.devices import ALLOW_ALL, BadProgramError, DevicePrograms, check
 from images.worker.helper import job_cgroups
-from tests.unit.images.cells import GID, PID, UID, FakeCellMounts, Kept, cells_in
+from images.worker.job_mounts import JobMounts
+from tests.unit.images.job_mounts import GID, PID, UID, FakeJobMounts, Kept, job_mounts_in
 
 SIZE = 8
 """Bytes of an instruction."""
@@ -79,24 +79,24 @@ def test_a_program_that_each_step_brings_again_is_loaded_once_until_the_job_ends
 
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kept:
-    FakeCellMounts(monkeypatch)
+    FakeJobMounts(monkeypatch)
     return Kept(directory=tmp_path)
 
 
-@pytest.mark.parametrize("request_", ["end 17", "end 18", "cell 17", "cell 18", "namespaces 17 10001 10002"])
-def test_a_step_asks_for_its_cell_once_and_for_nothing_else(kept: Kept, request_: str) -> None:
+@pytest.mark.parametrize("request_", ["end 17", "end 18", "mount 17", "mount 18", "namespaces 17 10001 10002"])
+def test_a_step_asks_for_its_job_mount_once_and_for_nothing_else(kept: Kept, request_: str) -> None:
     """Its connection is in the jail, in a process that loads what is found there."""
     kept.enter(5, "17")
     kept.enter(6, "18")
 
-    answer = kept.ask(5, f"{request_} {UID} {GID} 0" if request_.startswith("cell") else request_)
+    answer = kept.ask(5, f"{request_} {UID} {GID} 0" if request_.startswith("mount") else request_)
 
     assert answer == "this is a step of job 17"
     assert kept.jobs() == ["17", "18"]
 
 
-def test_a_cell_stays_while_a_step_is_there(kept: Kept) -> None:
-    """slurmstepd removes its own files last, and reaches them by the cell."""
+def test_a_job_mount_stays_while_a_step_is_there(kept: Kept) -> None:
+    """slurmstepd removes its own files last, and reaches them by the job's mount."""
     kept.enter(5, "17")
     kept.enter(6, "17")
     kept.helper.closed(5)
@@ -131,7 +131,7 @@ def test_the_cgroup_of_the_job_of_a_slurmstepd(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "request_", ["namespaces 17 0 1", "namespaces 17 -1 1", "namespaces 17 1 -1", "namespaces 18 1 1"]
 )
-def test_root_and_a_job_without_a_cell_get_no_namespaces(kept: Kept, request_: str) -> None:
+def test_root_and_a_job_without_a_job_mount_get_no_namespaces(kept: Kept, request_: str) -> None:
     kept.enter(5, "17")
     assert kept.ask(6, request_), "by the helper itself: who makes them would answer later"
 
@@ -192,10 +192,10 @@ def test_a_job_of_before_this_helper_has_the_time_that_who_asks_gives_it(kept: K
 
 def test_what_is_no_request_is_refused_and_logged(kept: Kept) -> None:
     for request in (
-        "", "cell", "cell 17 1 1", "cell 17 1 1 1 1", "cell 17 x 1 0", "cell 17 1  0", "cell 17 1 1 1.5", "end 17 1",
-        "cell .. 1 1 0", "cell 1/2 1 1 0", "end ..", "end 1/2", "ok",
-        "devices ", "cell \u00e9 1 1 0", f"cell 17 {10**30} 1 0", f"cell 17 -7 {10**30} 0",
-        f"cell {'1' * 5000} 0 0 0",
+        "", "mount", "mount 17 1 1", "mount 17 1 1 1 1", "mount 17 x 1 0", "mount 17 1  0", "mount 17 1 1 1.5",
+        "end 17 1", "mount .. 1 1 0", "mount 1/2 1 1 0", "end ..", "end 1/2", "ok",
+        "devices ", "mount \u00e9 1 1 0", f"mount 17 {10**30} 1 0", f"mount 17 -7 {10**30} 0",
+        f"mount {'1' * 5000} 0 0 0",
     ):  # fmt: skip
         answer = kept.ask(5, request)
         assert answer, request
@@ -208,37 +208,37 @@ def test_what_is_no_request_is_refused_and_logged(kept: Kept) -> None:
 
 
 @pytest.fixture
-def mounts(monkeypatch: pytest.MonkeyPatch) -> FakeCellMounts:
-    return FakeCellMounts(monkeypatch)
+def mounts(monkeypatch: pytest.MonkeyPatch) -> FakeJobMounts:
+    return FakeJobMounts(monkeypatch)
 
 
-def test_a_cell_that_cannot_be_made_whole_is_not_made_at_all(tmp_path: Path, mounts: FakeCellMounts) -> None:
+def test_a_job_mount_that_cannot_be_made_whole_is_not_made_at_all(tmp_path: Path, mounts: FakeJobMounts) -> None:
     """With half of it, a job would see what is everybody's."""
-    cells = cells_in(tmp_path)
+    job_mounts = job_mounts_in(tmp_path)
     mounts.fails = "memory"
 
     with pytest.raises(OSError, match="not permitted"):
-        cells.enter("17", UID, GID)
+        job_mounts.enter("17", UID, GID)
 
-    assert "17" not in cells
+    assert "17" not in job_mounts
     assert not mounts.mounted
-    assert not list((tmp_path / "cells").iterdir())
+    assert not list((tmp_path / "job-mounts").iterdir())
     mounts.fails = ""
-    assert cells.enter("17", UID, GID).is_dir()
+    assert job_mounts.enter("17", UID, GID).is_dir()
 
 
 @pytest.mark.parametrize("place", ["tmp", "dev/shm", "dev"])
 def test_a_link_in_the_jail_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     """Root in the jail can put one in place of a directory of the jail's own."""
 
-    class Tricked(FakeCellMounts):
+    class Tricked(FakeJobMounts):
         def copy(self, tree: Path, target: int, **_: bool) -> None:
             super().copy(tree, target)
-            cell = Path(f"/proc/self/fd/{target}").readlink()
-            at = cell / place
+            job_mount = Path(f"/proc/self/fd/{target}").readlink()
+            at = job_mount / place
             for name in ("dev/shm", "dev", "tmp"):
-                if (cell / name).is_relative_to(at):
-                    (cell / name).rmdir()
+                if (job_mount / name).is_relative_to(at):
+                    (job_mount / name).rmdir()
             at.symlink_to(outside)
 
         def remove(self, point: Path) -> None:
@@ -250,21 +250,21 @@ def test_a_link_in_the_jail_is_not_followed(tmp_path: Path, monkeypatch: pytest.
     mounts = Tricked(monkeypatch)
 
     with pytest.raises(JailViewError, match="is a symbolic link in the jail"):
-        cells_in(tmp_path).enter("17", UID, GID)
+        job_mounts_in(tmp_path).enter("17", UID, GID)
 
     assert not mounts.mounted
 
 
-def test_a_cell_that_was_only_begun_is_made_anew(tmp_path: Path, mounts: FakeCellMounts) -> None:
+def test_a_job_mount_that_was_only_begun_is_made_anew(tmp_path: Path, mounts: FakeJobMounts) -> None:
     """A helper that is killed in the middle leaves one in which /tmp is everybody's."""
-    cell = cells_in(tmp_path).enter("17", UID, GID)
-    del mounts.mounted[f"{cell}/tmp"]
+    job_mount = job_mounts_in(tmp_path).enter("17", UID, GID)
+    del mounts.mounted[f"{job_mount}/tmp"]
 
-    cells = cells_in(tmp_path)
+    job_mounts = job_mounts_in(tmp_path)
 
     assert not mounts.mounted
-    assert not cell.exists()
-    assert cells.enter("17", UID, GID) == cell
+    assert not job_mount.exists()
+    assert job_mounts.enter("17", UID, GID) == job_mount
     assert len(mounts.mounted) == 3
 
 
@@ -276,12 +276,12 @@ MIB = 2**20
     [(0, 100), (1000, 100), (64, 32), (1, 1)],
 )
 def test_a_job_has_no_more_shared_memory_than_its_memory_leaves(
-    tmp_path: Path, mounts: FakeCellMounts, memory_mib: int, mib: float
+    tmp_path: Path, mounts: FakeJobMounts, memory_mib: int, mib: float
 ) -> None:
     """What is in there stays when the kernel has ended the tasks: then the step could not end."""
-    cells = Cells(tmp_path, 100 * MIB, cells=tmp_path / "cells", jobs=tmp_path / "jobs")
-    cell = cells.enter("17", UID, GID, memory_mib)
-    assert mounts.mounted[f"{cell}/dev/shm"] == f"{int(mib * MIB)} bytes"
+    job_mounts = JobMounts(tmp_path, 100 * MIB, job_mounts=tmp_path / "job-mounts", jobs=tmp_path / "jobs")
+    job_mount = job_mounts.enter("17", UID, GID, memory_mib)
+    assert mounts.mounted[f"{job_mount}/dev/shm"] == f"{int(mib * MIB)} bytes"
 
 
 @pytest.mark.parametrize("kind", ["link", "file", "open"])
@@ -296,7 +296,7 @@ def test_a_place_that_a_user_has_prepared_is_refused(tmp_path: Path, kind: str) 
         jobs.mkdir()
         jobs.chmod(0o777)
     with pytest.raises(OSError, match="jobs"):
-        cells.make_directory("17", UID, GID, jobs)
+        job_mounts.make_directory("17", UID, GID, jobs)
     assert list(elsewhere.iterdir()) == []
 
 
@@ -308,28 +308,28 @@ def test_nothing_else_is_taken_for_the_job_s(tmp_path: Path) -> None:
     (jobs / "3").touch()
     for job, uid in (("1", UID + 1), ("2", UID), ("3", UID)):
         with pytest.raises(PermissionError):
-            cells.directory_of(job, uid, GID, jobs)
+            job_mounts.directory_of(job, uid, GID, jobs)
     jobs.chmod(0o777)
     with pytest.raises(PermissionError):
-        cells.directory_of("4", UID, GID, jobs)
+        job_mounts.directory_of("4", UID, GID, jobs)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes another user's directory")
-def test_a_number_that_is_given_once_more_is_no_way_into_another_user_s_cell(
-    tmp_path: Path, mounts: FakeCellMounts
+def test_a_number_that_is_given_once_more_is_no_way_into_another_user_s_job_mount(
+    tmp_path: Path, mounts: FakeJobMounts
 ) -> None:
     """slurmctld has lost its state, and nobody has told of the first job's end."""
-    cells = cells_in(tmp_path)
-    cell = cells.enter("17", 10001, 10001)
-    os.chown(cell / "tmp", 10001, 10001)  # as the mount would show it
+    job_mounts = job_mounts_in(tmp_path)
+    job_mount = job_mounts.enter("17", 10001, 10001)
+    os.chown(job_mount / "tmp", 10001, 10001)  # as the mount would show it
     (tmp_path / "jobs/17").rename(tmp_path / "jobs/.gone-17")  # as the prolog does
     first = dict(mounts.mounted)
-    mounts.mounted[f"{cell}/dev/shm/secret"] = "of the first one"
+    mounts.mounted[f"{job_mount}/dev/shm/secret"] = "of the first one"
 
-    assert cells.enter("17", 10002, 10002) == cell
+    assert job_mounts.enter("17", 10002, 10002) == job_mount
 
     assert mounts.mounted == first
-    os.chown(cell / "tmp", 10002, 10002)
-    mounts.mounted[f"{cell}/dev/shm/own"] = "of a step"
-    cells.enter("17", 10002, -1, -1)
-    assert f"{cell}/dev/shm/own" in mounts.mounted
+    os.chown(job_mount / "tmp", 10002, 10002)
+    mounts.mounted[f"{job_mount}/dev/shm/own"] = "of a step"
+    job_mounts.enter("17", 10002, -1, -1)
+    assert f"{job_mount}/dev/shm/own" in mounts.mounted

@@ -73,10 +73,10 @@ def test_what_the_job_and_pmix_have_left_goes_and_nothing_else_does(around: Arou
 def test_a_job_that_was_here_before_gets_a_new_directory_but_keeps_what_sbcast_has_sent(around: Around) -> None:
     around.run("prolog")
     (around.jobs / "17/sent").touch()
-    (around.root / "run/slurmstack/cells/17").mkdir(parents=True)
+    (around.root / "run/slurmstack/job-mounts/17").mkdir(parents=True)
     around.run("prolog")
     assert (around.jobs / "17/sent").exists()
-    (around.root / "run/slurmstack/cells/17").rmdir()
+    (around.root / "run/slurmstack/job-mounts/17").rmdir()
     around.run("prolog")
     assert list((around.jobs / "17").iterdir()) == []
 

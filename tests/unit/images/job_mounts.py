@@ -1,4 +1,4 @@
-"""Cells without CAP_SYS_ADMIN: the mounts of a helper are noted."""
+"""Job mounts without CAP_SYS_ADMIN: the mounts of a helper are noted."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from images.common.jail_view import Bind, open_inside
-from images.worker import cells
-from images.worker.cells import Cells
+from images.worker import job_mounts
 from images.worker.helper import Helper
+from images.worker.job_mounts import JobMounts
 
 
-class FakeCellMounts:
-    """Mounts that are noted. As after a real one, the jail's directories are in the cell then."""
+class FakeJobMounts:
+    """Mounts that are noted. As after a real one, the jail's directories are in the job's mount then."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.mounted: dict[str, str] = {}
@@ -24,15 +24,15 @@ class FakeCellMounts:
         """The kind of mount that does not work."""
         calls = {"mount_points": self.points, "attach": self.copy, "show": self.bind}
         for name, call in {**calls, "mount_memory": self.memory, "unmount": self.remove}.items():
-            monkeypatch.setattr(cells, name, call)
+            monkeypatch.setattr(job_mounts, name, call)
 
     def points(self) -> frozenset[str]:
         return frozenset(self.mounted)
 
     def copy(self, tree: Path, target: int, **_: bool) -> None:
-        cell = self._note("copy", target, str(tree))
+        job_mount = self._note("copy", target, str(tree))
         for name in ("tmp", "dev/shm"):
-            (cell / name).mkdir(parents=True)
+            (job_mount / name).mkdir(parents=True)
 
     def bind(self, root: Path, bind: Bind) -> None:
         self._fail("bind")
@@ -61,9 +61,9 @@ class FakeCellMounts:
             raise PermissionError(1, "Operation not permitted")
 
 
-def cells_in(directory: Path) -> Cells:
-    """Cells below a directory, with room for their jobs' own."""
-    return Cells(Path("/jail"), 4096, cells=directory / "cells", jobs=directory / "jobs")
+def job_mounts_in(directory: Path) -> JobMounts:
+    """Job mounts below a directory, with room for their jobs' own."""
+    return JobMounts(Path("/jail"), 4096, job_mounts=directory / "job-mounts", jobs=directory / "jobs")
 
 
 UID, GID = os.getuid(), os.getgid()
@@ -80,9 +80,9 @@ class Kept:
     asked: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.cells = cells_in(self.directory)
+        self.job_mounts = job_mounts_in(self.directory)
         self.helper = Helper(
-            self.cells,
+            self.job_mounts,
             self.log.append,
             cgroups_of=self._cgroups_of,
             cgroups=self.directory / "cgroups",
@@ -97,8 +97,8 @@ class Kept:
         return self.helper.answer(connection, PID, request.encode())
 
     def jobs(self) -> list[str]:
-        """Those that have a cell."""
-        return sorted(path.name for path in (self.directory / "cells").iterdir())
+        """Those that have a mount."""
+        return sorted(path.name for path in (self.directory / "job-mounts").iterdir())
 
     def enter(self, connection: int, job: str, mib: int = 0) -> str:
-        return self.ask(connection, f"cell {job} {UID} {GID} {mib}")
+        return self.ask(connection, f"mount {job} {UID} {GID} {mib}")

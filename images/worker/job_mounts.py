@@ -1,7 +1,7 @@
-"""Cells: each job's own view of the jail, in which /tmp and /dev/shm are nobody else's.
+"""Job mounts: each job's own view of the jail, in which /tmp and /dev/shm are nobody else's.
 
-A cell is the jail's tree with all that is bound into it, mounted once more, and with the job's own directories over
-/tmp and /dev/shm. The plugin that takes steps into the jail takes them into their job's cell (images/spank/jail.c). It
+A mount is the jail's tree with all that is bound into it, mounted once more, and with the job's own directories over
+/tmp and /dev/shm. The plugin that takes steps into the jail takes them into their job's mount (images/spank/jail.c). It
 is in the mount namespace of the whole pod: slurmstepd has threads when it goes in, so it could not change its own, and
 a process in a namespace of its own would see none of its mounts in /proc. No other job has a path to it.
 
@@ -20,7 +20,7 @@ from typing import Final
 from images.common.jail_view import Bind, held, show
 from images.common.mountinfo import attach, expect_done, libc, mount_points
 
-CELLS: Final = Path("/run/slurmstack/cells")
+JOB_MOUNTS: Final = Path("/run/slurmstack/job-mounts")
 """For root alone, and no place of the jail."""
 
 SHARED_MEMORY: Final = "/dev/shm"
@@ -56,16 +56,16 @@ def unmount(point: Path) -> None:
     expect_done(libc().umount2(os.fsencode(point), _MNT_DETACH | _UMOUNT_NOFOLLOW), f"unmount {point}")
 
 
-class Cells:
-    """The cells of a worker. They are found again by a helper that takes the place of one that has ended."""
+class JobMounts:
+    """The mounts of a worker's jobs. They are found again by a helper that takes the place of one that has ended."""
 
-    def __init__(self, jail: Path, shared_memory: int, *, cells: Path = CELLS, jobs: Path = JOBS) -> None:
+    def __init__(self, jail: Path, shared_memory: int, *, job_mounts: Path = JOB_MOUNTS, jobs: Path = JOBS) -> None:
         """`shared_memory`: bytes that a job may have in /dev/shm."""
         self._jail = jail
         self._shared_memory = shared_memory
-        self._cells = cells
+        self._job_mounts = job_mounts
         self._jobs = jobs
-        cells.mkdir(mode=0o700, parents=True, exist_ok=True)
+        job_mounts.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._made = self._find()
 
     def __contains__(self, job: str) -> bool:
@@ -76,51 +76,52 @@ class Cells:
         return sorted(self._made)
 
     def path(self, job: str) -> Path:
-        """Where a job's cell is, or would be."""
-        return self._cells / job
+        """Where a job's mount is, or would be."""
+        return self._job_mounts / job
 
     def enter(self, job: str, uid: int, gid: int, memory_mib: int = 0) -> Path:
-        """Make a job's cell, unless it is there. Raises OSError or JailViewError, and leaves nothing behind then.
+        """Make a job's mount, unless it is there. Raises OSError or JailViewError, and leaves nothing behind then.
 
         `memory_mib`: the job's; 0 or less: nothing limits it, or who asks does not know, as slurmd for `sbcast`.
         """
-        cell = self.path(job)
-        if job in self._made and not _is_of_another(cell, uid):
-            return cell
+        job_mount = self.path(job)
+        if job in self._made and not _is_of_another(job_mount, uid):
+            return job_mount
         self.leave(job)  # slurmctld has lost its state, and nobody has told of the first one's end
-        cell.mkdir(mode=0o700)
+        job_mount.mkdir(mode=0o700)
         try:
-            self._fill(cell, directory_of(job, uid, gid, self._jobs), memory_mib)
+            self._fill(job_mount, directory_of(job, uid, gid, self._jobs), memory_mib)
         except BaseException:
-            self._clear(cell)
+            self._clear(job_mount)
             raise
         self._made.add(job)
-        return cell
+        return job_mount
 
     def leave(self, job: str) -> None:
-        """Take a job's cell away, with its shared memory. What still runs there keeps what it has open."""
+        """Take a job's mount away, with its shared memory. What still runs there keeps what it has open."""
         if job in self._made:
             self._clear(self.path(job))
             self._made.discard(job)
 
     def _find(self) -> set[str]:
-        """The jobs' cells that are there. One that was only begun goes: it would show what is everybody's."""
+        """The jobs' mounts that are there. One that was only begun goes: it would show what is everybody's."""
         points = mount_points()
         found = set()
-        for cell in self._cells.iterdir():
-            if cell.name.isdigit() and {str(cell), f"{cell}/tmp", f"{cell}{SHARED_MEMORY}"} <= points:
-                found.add(cell.name)
+        for job_mount in self._job_mounts.iterdir():
+            needed = {str(job_mount), f"{job_mount}/tmp", f"{job_mount}{SHARED_MEMORY}"}
+            if job_mount.name.isdigit() and needed <= points:
+                found.add(job_mount.name)
             else:
                 with contextlib.suppress(OSError):  # what is in its place then keeps that job from starting
-                    self._clear(cell)
+                    self._clear(job_mount)
         return found
 
-    def _fill(self, cell: Path, temporary: Path, memory_mib: int) -> None:
-        with held(cell, "") as target:
+    def _fill(self, job_mount: Path, temporary: Path, memory_mib: int) -> None:
+        with held(job_mount, "") as target:
             attach(self._jail, target, recursive=True)
-        show(cell, Bind(path="/tmp", source=str(temporary)))
+        show(job_mount, Bind(path="/tmp", source=str(temporary)))
         size = self._memory_size(memory_mib)
-        with held(cell, SHARED_MEMORY) as target:
+        with held(job_mount, SHARED_MEMORY) as target:
             mount_memory(target, size)
 
     def _memory_size(self, memory_mib: int) -> int:
@@ -133,15 +134,15 @@ class Cells:
             return self._shared_memory
         return min(self._shared_memory, max(LEAST_FILES, memory_mib * _MIB - KEPT_FOR_STEPS))
 
-    def _clear(self, cell: Path) -> None:
+    def _clear(self, job_mount: Path) -> None:
         with contextlib.suppress(OSError):  # nothing was mounted yet
-            unmount(cell)
-        cell.rmdir()
+            unmount(job_mount)
+        job_mount.rmdir()
 
 
-def _is_of_another(cell: Path, uid: int) -> bool:
+def _is_of_another(job_mount: Path, uid: int) -> bool:
     """Whether a job's own /tmp belongs to another user."""
-    return (cell / "tmp").lstat().st_uid not in {0, uid}
+    return (job_mount / "tmp").lstat().st_uid not in {0, uid}
 
 
 def shared_memory_size() -> int:

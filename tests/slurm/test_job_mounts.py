@@ -73,7 +73,7 @@ def start(cluster: SlurmSandbox, command: str = "sleep 1000") -> str:
     asked = f'sbatch --parsable -n1 --output=/dev/null --chdir=/ --wrap "{command}"'
     job = alice(cluster, asked).strip()
     wait_until(lambda: "R" in cluster.run(f"squeue --noheader --format=%t --jobs={job}").stdout, cluster.logs)
-    wait_until((worker(cluster).root / f"run/slurmstack/cells/{job}").exists, cluster.logs)
+    wait_until((worker(cluster).root / f"run/slurmstack/job-mounts/{job}").exists, cluster.logs)
     return job
 
 
@@ -84,9 +84,9 @@ def within(cluster: SlurmSandbox, job: str, command: str) -> str:
 
 def left(cluster: SlurmSandbox) -> list[str]:
     """What of any job is on the node."""
-    directories = "ls -A /run/slurmstack/cells /tmp/jobs"
+    directories = "ls -A /run/slurmstack/job-mounts /tmp/jobs"
     processes = f"pgrep -l -u {UID}; pgrep -lx namespaces"
-    done = cluster.run(f"{directories}; grep cells /proc/self/mountinfo; ls -A /dev/shm; {processes}", pod=NODE)
+    done = cluster.run(f"{directories}; grep job-mounts /proc/self/mountinfo; ls -A /dev/shm; {processes}", pod=NODE)
     return [line for line in done.stdout.split("\n") if line and not line.endswith(":")]
 
 
@@ -101,7 +101,7 @@ def test_jobs_of_a_user_see_nothing_of_each_other(cluster: SlurmSandbox) -> None
         assert within(cluster, first, f"cat {place}/file") == "first\n"
         assert not (worker(cluster).root / place.lstrip("/") / "file").exists()
     alice(cluster, f"scancel {first}")
-    wait_until(lambda: not (worker(cluster).root / f"run/slurmstack/cells/{first}").exists(), cluster.logs)
+    wait_until(lambda: not (worker(cluster).root / f"run/slurmstack/job-mounts/{first}").exists(), cluster.logs)
     assert within(cluster, second, "cat /tmp/file /dev/shm/file") == "second\n" * 2
 
 
@@ -117,11 +117,11 @@ def test_what_sbcast_sends_is_where_the_job_looks_for_it(cluster: SlurmSandbox) 
     assert not worker_tmp.exists()
 
 
-def test_a_step_whose_cell_cannot_be_made_fails_and_the_log_says_why(cluster: SlurmSandbox) -> None:
+def test_a_step_whose_job_mount_cannot_be_made_fails_and_the_log_says_why(cluster: SlurmSandbox) -> None:
     """And never runs elsewhere: with 24.11 it ran in the pod itself, outside the jail, whatever had failed."""
     before = worker(cluster).log("slurmd")
     following = int(start(cluster)) + 1
-    in_place = f"/run/slurmstack/cells/{following}"
+    in_place = f"/run/slurmstack/job-mounts/{following}"
     cluster.run(f"touch {in_place}", pod=NODE)
     try:
         told = alice(cluster, "srun -Q -n1 --chdir=/ touch /tmp/was-here", fails=True)
@@ -133,7 +133,7 @@ def test_a_step_whose_cell_cannot_be_made_fails_and_the_log_says_why(cluster: Sl
 
 
 @pytest.mark.in_gate
-def test_what_a_job_leaves_goes_with_its_cell(cluster: SlurmSandbox) -> None:
+def test_what_a_job_leaves_goes_with_its_job_mount(cluster: SlurmSandbox) -> None:
     fill = "dd if=/dev/zero of=/dev/shm/left bs=1M count=5; touch /tmp/left; setsid --fork sleep 1000"
     alice(cluster, f'srun -Q -n1 --chdir=/ bash -c "{fill}"')
     wait_until(lambda: left(cluster) == [], lambda: f"{left(cluster)}\n{cluster.logs()}")
@@ -141,7 +141,7 @@ def test_what_a_job_leaves_goes_with_its_cell(cluster: SlurmSandbox) -> None:
 
 
 @pytest.mark.in_gate
-def test_a_requeued_job_begins_with_an_empty_cell(cluster: SlurmSandbox) -> None:
+def test_a_requeued_job_begins_with_an_empty_job_mount(cluster: SlurmSandbox) -> None:
     job = start(cluster)
     within(cluster, job, "touch /tmp/file /dev/shm/file")
     cluster.run(f"scontrol requeue {job}")
@@ -153,7 +153,7 @@ def test_a_requeued_job_begins_with_an_empty_cell(cluster: SlurmSandbox) -> None
 
 
 def test_many_jobs_at_once(cluster: SlurmSandbox) -> None:
-    """Cells come and go beside each other."""
+    """Job mounts come and go beside each other."""
     check = r"[ -z \"\$(ls -A /tmp /dev/shm | grep -v :)\" ] && echo \$SLURM_JOB_ID > /tmp/mine && sleep 0.2 && "
     check += r"[ \$(cat /tmp/mine) = \$SLURM_JOB_ID ]"
     alice(cluster, f'sbatch -Q --wait -n1 --array=1-40 --output=/dev/null --chdir=/ --wrap "{check}"')
@@ -256,7 +256,7 @@ def test_root_of_a_namespace_reveals_nothing(cluster: SlurmSandbox) -> None:
 
 
 def test_what_is_left_in_them_ends_with_the_job(cluster: SlurmSandbox) -> None:
-    """`nothing_left` looks for the processes, and for the cell."""
+    """`nothing_left` looks for the processes, and for the job's mount."""
     daemons = "setsid --fork sleep 1000; setsid --fork unshare -Ur sleep 1000"
     nested(cluster, f"mount -t tmpfs none /mnt; fallocate -l 5M /mnt/x; {daemons}")
 
