@@ -40,9 +40,9 @@ _END_OF_FILE = "# the queue"
 
 _OPTION = re.compile(r'([^\s=]+)\s*=\s*("[^"]*"|\S+)')
 
-Fate = Literal["waits", "never_starts", "ends"]
+JobEffect = Literal["waits", "never_starts", "ends"]
 
-FATES: Mapping[Fate, tuple[str, str]] = {
+JOB_EFFECTS: Mapping[JobEffect, tuple[str, str]] = {
     "waits": ("is waited for", "are waited for"),
     "never_starts": ("never starts", "never start"),
     "ends": ("is ended", "are ended"),
@@ -50,7 +50,7 @@ FATES: Mapping[Fate, tuple[str, str]] = {
 """What becomes of one job, and of several, in people's words; the worst comes last. `up` brings the last two upon
 nobody unasked."""
 
-_SEVERITY = list(FATES)
+_SEVERITY = list(JOB_EFFECTS)
 
 
 # What there is
@@ -162,7 +162,7 @@ class Touched:
     """All that it names, joined by commas, if it waits."""
     state: str
     nodes: tuple[str, ...]
-    fate: Fate
+    effect: JobEffect
     why: str
     """Which change does it, and how."""
 
@@ -176,7 +176,7 @@ class JobsTouched:
     pending: int = 0
     """Jobs that wait; tasks of an array that wait together are one."""
     touched: tuple[Touched, ...] = ()
-    """The worst fates first."""
+    """The worst effects first."""
     unread: str = ""
     """Why the queue could not be read; empty if it was, or if there is none yet."""
     dangers: tuple[str, ...] = ()
@@ -185,17 +185,17 @@ class JobsTouched:
     @property
     def lost(self) -> tuple[Touched, ...]:
         """Jobs that would be ended or never start: with `--kill-jobs` they are cancelled."""
-        return tuple(item for item in self.touched if item.fate != "waits")
+        return tuple(item for item in self.touched if item.effect != "waits")
 
     @property
     def refused(self) -> bool:
         """Whether `up` refuses the change without `--kill-jobs`."""
         return bool(self.lost or self.dangers)
 
-    def counts(self) -> dict[Fate, int]:
-        """Number of jobs by fate, the worst first."""
-        found = Counter(item.fate for item in self.touched)
-        return {fate: found[fate] for fate in reversed(_SEVERITY) if found[fate]}
+    def counts(self) -> dict[JobEffect, int]:
+        """Number of jobs by effect, the worst first."""
+        found = Counter(item.effect for item in self.touched)
+        return {effect: found[effect] for effect in reversed(_SEVERITY) if found[effect]}
 
     def as_data(self) -> dict[str, Any]:
         """The list for scripts; its keys are described in docs/changes.md."""
@@ -267,16 +267,16 @@ class _Change:
     keeps_queue: bool = True
 
     def touched(self, queue: Queue) -> JobsTouched:
-        """The jobs that it touches, the worst fates first, each once."""
+        """The jobs that it touches, the worst effects first, each once."""
         found = [
             Touched(
                 id=job.id, user=job.user, partition=",".join(job.partitions), state=job.state, nodes=job.nodes,
-                fate=worst[0], why=worst[1],
+                effect=worst[0], why=worst[1],
             )
             for job in queue.jobs
             if (worst := self._worst(job, queue.grace)) is not None
         ]  # fmt: skip
-        found.sort(key=lambda item: -_SEVERITY.index(item.fate))
+        found.sort(key=lambda item: -_SEVERITY.index(item.effect))
         return JobsTouched(running=len(queue.jobs) - queue.waiting, pending=queue.waiting, touched=tuple(found))
 
     @property
@@ -290,7 +290,7 @@ class _Change:
         lose = [name for name, pool in self.pools.items() if pool.size and self._goes(name)]
         return (*partitions, *(f"nodes of pool {name!r} leave" for name in lose))
 
-    def _worst(self, job: Job, grace: Mapping[str, int]) -> tuple[Fate, str] | None:
+    def _worst(self, job: Job, grace: Mapping[str, int]) -> tuple[JobEffect, str] | None:
         """The worst that it does to a job, and why; None if it does nothing to it."""
         if not job.waits:
             found = [self._of_node(job, node, grace) for node in job.nodes]
@@ -300,7 +300,7 @@ class _Change:
         gone = all(map(self._partition_goes, job.partitions))
         return ("never_starts", "the partition leaves with its nodes") if gone else None
 
-    def _of_node(self, job: Job, node: str, grace: Mapping[str, int]) -> tuple[Fate, str] | None:
+    def _of_node(self, job: Job, node: str, grace: Mapping[str, int]) -> tuple[JobEffect, str] | None:
         """What becomes of a running job by one of its nodes, whose pod may have been made to wait otherwise."""
         name, _, ordinal = node.rpartition("-")
         first, why = self._goes(name) or (0, "")
@@ -370,7 +370,7 @@ def refusal(found: JobsTouched, command: str = "up") -> Refused | None:
 
 
 def lines(found: JobsTouched) -> list[str]:
-    """The list for people: how many jobs there are, whose fate is what, and each running job that is touched."""
+    """The list for people: how many jobs there are, what happens to them, and each running job that is touched."""
     if found.unread:
         return [f"jobs: the queue could not be read: {found.unread}"]
     if not found.running and not found.pending:
@@ -378,16 +378,16 @@ def lines(found: JobsTouched) -> list[str]:
     head = f"jobs: {found.running} running, {found.pending} pending"
     if not found.touched:
         return [f"{head}; none is touched"]
-    shares = "; ".join(f"{count} {FATES[fate][count > 1]}" for fate, count in found.counts().items())
+    shares = "; ".join(f"{count} {JOB_EFFECTS[effect][count > 1]}" for effect, count in found.counts().items())
     running = [item for item in found.touched if item.nodes]
-    told = [f"{it.id} {it.user} {it.partition} {it.state} {FATES[it.fate][0]}: {it.why}" for it in running[:LINES]]
+    rows = [f"{it.id} {it.user} {it.partition} {it.state} {JOB_EFFECTS[it.effect][0]}: {it.why}" for it in running]
     if len(running) > LINES:
-        told.append(f"... and {len(running) - LINES} more")
+        rows[LINES:] = [f"... and {len(running) - LINES} more"]
     if waiting := [item for item in found.touched if not item.nodes]:
         many = len(waiting) > 1
-        never = f"{len(waiting)} pending job{'s' if many else ''} {FATES['never_starts'][many]}"
-        told.append(f"{never}, as {waiting[0].why}: {_listed(waiting)}")
-    return [f"{head}; {shares}", *(f"  {line}" for line in told)]
+        never = f"{len(waiting)} pending job{'s' if many else ''} {JOB_EFFECTS['never_starts'][many]}"
+        rows.append(f"{never}, as {waiting[0].why}: {_listed(waiting)}")
+    return [f"{head}; {shares}", *(f"  {row}" for row in rows)]
 
 
 def cancel_lost_jobs(kubectl: Kubectl, namespace: str, lost: Iterable[Touched]) -> None:

@@ -80,7 +80,7 @@ def apply(slurm: SlurmOnKubernetes, sections: dict[str, Any]) -> set[str]:
     printed = slurmstack("up", "--yes", "--kill-jobs", *options).stdout
     later = re.findall(r"(?m)^ +(\S+) alice .*is ended: ", printed)
     cancelled = [job for line in re.findall(r"(?m)^cancelled: (.*)$", printed) for job in line.split(", ")]
-    told = {job["id"] for job in said["jobs"]["jobs"] if job["fate"] in {"ends", "never_starts"}}
+    told = {job["id"] for job in said["jobs"]["jobs"] if job["effect"] in {"ends", "never_starts"}}
     return told | set(later) | set(cancelled)
 
 

@@ -29,7 +29,7 @@ def test_a_change_that_would_lose_jobs_is_refused_until_somebody_asks_for_it(two
     shown = slurmstack("preview", "--json", "--engine", slurm.engine, "--config", str(slurm.file), check=False)
     assert shown.returncode == 3
     jobs = {item["id"].partition("_")[0]: item for item in json.loads(shown.stdout)["jobs"]["jobs"]}
-    assert {job: item["fate"] for job, item in jobs.items()} == {running: "waits", waiting: "never_starts"}
+    assert {job: item["effect"] for job, item in jobs.items()} == {running: "waits", waiting: "never_starts"}
     refused = slurm.up(check=False)
     assert refused.returncode == 3
     assert f"1 job would end or never start: {waiting}_[" in refused.stderr

@@ -101,5 +101,5 @@ class FakeKubectl(PlayedKubectl):
         return subprocess.CompletedProcess(arguments, 0, f"{self.in_force}# the queue\n{self.queue}", "")
 
 
-def fates(found: JobsTouched) -> dict[str, str]:
-    return {item.id: item.fate for item in found.touched}
+def effects(found: JobsTouched) -> dict[str, str]:
+    return {item.id: item.effect for item in found.touched}

@@ -10,7 +10,7 @@ import pytest
 from cli.change import plan as engines
 from cli.change.jobs import partitions_in, pools_of, slurm_conf_in
 from tests import stacks
-from tests.fakes.queue_cluster import FakeKubectl, fates, job, objects, pending
+from tests.fakes.queue_cluster import FakeKubectl, effects, job, objects, pending
 from tests.graph.state import compare_files, stack_of
 from tests.recordings import record
 from tests.stacks import with_change
@@ -43,4 +43,4 @@ def test_an_update_by_the_engine_is_judged_by_the_cluster_and_by_pulumi_s_own_st
     kubectl = FakeKubectl(queue=text, in_force=slurm_conf_in(registered(before)), there=registered(before))
     monkeypatch.setattr(engines, "reach_if_made", lambda _: kubectl)
     found = engines.jobs_of(stack_of(tmp_path, after), comparison)
-    assert fates(found) == {"1": "waits"}
+    assert effects(found) == {"1": "waits"}

@@ -91,7 +91,7 @@ def test_a_preview_of_a_refused_change_lists_it_and_the_jobs_and_fails(
     assert done.returncode == 3, done.stderr
     document = json.loads(done.stdout)
     assert NOT_COMPARED in document["notes"]
-    assert [(job["id"], job["fate"]) for job in document["jobs"]["jobs"]] == [("8", "never_starts")]
+    assert [(job["id"], job["effect"]) for job in document["jobs"]["jobs"]] == [("8", "never_starts")]
     assert len(document["refusals"]) == 2
     assert not engine.calls("pulumi", "preview"), "a dry run of a claim that shrinks is an error there"
 

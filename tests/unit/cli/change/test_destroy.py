@@ -163,7 +163,7 @@ def test_before_pulumi_destroys_only_what_runs_is_ended_and_all_jobs_are_cancell
 def test_a_job_that_comes_while_another_command_has_the_lock_is_not_taken_down_unasked(
     kubectl: Cluster, call: Call
 ) -> None:
-    job = Touched(id="7", user="alice", partition="main", state="RUNNING", nodes=("x-0",), fate="ends", why="so")
+    job = Touched(id="7", user="alice", partition="main", state="RUNNING", nodes=("x-0",), effect="ends", why="so")
     found = iter([JobsTouched(), JobsTouched(running=1, touched=(job,))])
     with pytest.raises(Refused, match="1 job would end or never start: 7"):
         call(jobs=lambda: next(found))

@@ -17,7 +17,7 @@ from cli.change.jobs import (
     refuse_lost_jobs,
 )
 from cli.errors import REFUSED, Failure
-from tests.fakes.queue_cluster import FakeKubectl, fates, job, objects, pending, slurm_conf, without
+from tests.fakes.queue_cluster import FakeKubectl, effects, job, objects, pending, slurm_conf, without
 from tests.fakes.slurmctld import AWAY
 from tests.stacks import with_change
 
@@ -67,7 +67,7 @@ class Row:
 
     after: dict[str, Any]
     queue: list[str]
-    fates: dict[str, str] = field(default_factory=dict)
+    effects: dict[str, str] = field(default_factory=dict)
     why: str = ""
     """What is said of the first one."""
     how: dict[str, Any] = field(default_factory=dict)
@@ -89,7 +89,7 @@ ROWS: dict[str, Row] = {
             pending("3", partition="large,small"),
             pending("4"),
         ],
-        fates={"2_[4-100%8]": "never_starts", "1": "waits"},
+        effects={"2_[4-100%8]": "never_starts", "1": "waits"},
     ),
     "nothing is forecast for a pending job that names nothing that leaves": Row(
         after=sized(0, pool="big"), queue=[pending(partition="large,small")]
@@ -98,11 +98,11 @@ ROWS: dict[str, Row] = {
     "some nodes leave": Row(
         after=sized(2),
         queue=[job("1", nodes="cpu-[0-1]"), job("2", nodes="cpu-[1-2]"), job("3", nodes="big-0")],
-        fates={"2": "waits"},
+        effects={"2": "waits"},
         why="pool 'cpu' shrinks to 2; cpu-2 waits 7 d at most",
     ),
     "a pod that was not made anew yet waits as long as it was made to": Row(
-        after=sized(0), queue=[LASTS], fates={"7": "ends"}, how={"pods": "cpu-3 90\n"}
+        after=sized(0), queue=[LASTS], effects={"7": "ends"}, how={"pods": "cpu-3 90\n"}
     ),
     "another template waits for the jobs of its pool however long they take": Row(
         after=STACK, queue=[job("1", left="1:00:00"), pending("3")], how={"before": SHORT, "pods": "cpu-3 90\n"},
@@ -114,9 +114,9 @@ ROWS: dict[str, Row] = {
 def test_a_change_touches_those_jobs_whose_nodes_or_partition_it_takes(name: str) -> None:
     row = ROWS[name]
     found = touched(row.after, *row.queue, **row.how)
-    assert fates(found) == row.fates
+    assert effects(found) == row.effects
     assert not row.why or found.touched[0].why == row.why
-    assert found.refused == bool({"ends", "never_starts"} & {*row.fates.values()})
+    assert found.refused == bool({"ends", "never_starts"} & {*row.effects.values()})
     assert found.running + found.pending == len(row.queue)
 
 
@@ -139,11 +139,11 @@ def test_a_preemptible_pool_that_leaves_or_becomes_fixed_does_not_wait_for_its_j
     queue = (job("1", nodes="cpu-0"), job("2", nodes="big-0"))
     for after in (without(before, "worker_nodes", "cpu"), STACK):
         found = touched(after, *queue, before=before)
-        assert fates(found) == {"1": "ends" if preemptible else "waits"}
+        assert effects(found) == {"1": "ends" if preemptible else "waits"}
         assert found.touched[0].why.startswith("pool 'cpu' becomes fixed" if after is STACK else "pool 'cpu' leaves")
         assert ("cpu-0 gives its jobs back at once" in found.touched[0].why) is preemptible
         assert "nodes of pool 'cpu' leave" in unread(after, before).dangers, "as long as nobody can read the queue"
-    assert fates(touched(before, *queue, before=STACK)) == {"1": "waits"}, "its StatefulSet goes"
+    assert effects(touched(before, *queue, before=STACK)) == {"1": "waits"}, "its StatefulSet goes"
 
 
 def test_from_an_elastic_pool_nodes_go_when_they_are_idle() -> None:
@@ -157,7 +157,7 @@ def test_a_job_that_may_outlast_the_wait_of_its_node_is_said_to_end_and_refused(
     before = with_change(STACK, "worker_nodes.cpu.drain_timeout", 3600)
     queue = [job("1", left="59:00", limit="1:00:00"), job("2", left="2:30:00", limit="3:00:00"), job("3")]
     found = touched(sized(0, before), *queue, before=before)
-    assert fates(found) == {"2": "ends", "3": "ends", "1": "waits"}
+    assert effects(found) == {"2": "ends", "3": "ends", "1": "waits"}
     assert "cpu-3 waits 60 min at most, but the job may run for another 2 h" in found.touched[0].why
     assert "has no time limit" in found.touched[1].why
     with pytest.raises(Failure, match="2 jobs would end or never start") as caught:
@@ -170,7 +170,7 @@ def test_without_the_config_map_the_jobs_are_found_by_the_configuration_in_force
     old = [item for item in objects(STACK) if item["kind"] != "ConfigMap"]
     kubectl = FakeKubectl(queue=pending(partition="large") + "\n", in_force=slurm_conf(STACK))
     found = jobs_touched(kubectl, "slurm", old=old, new=objects(WITHOUT_BIG))
-    assert fates(found) == {"8": "never_starts"}
+    assert effects(found) == {"8": "never_starts"}
     assert jobs_touched(FakeKubectl(queue=None), "slurm", old=[], new=objects(STACK)) == JobsTouched()
 
 
@@ -240,7 +240,7 @@ def test_destroy_waits_for_jobs_and_is_refused_where_they_would_be_lost(
     queue: list[str], how: dict[str, Any], expected: dict[str, str]
 ) -> None:
     found = destroyed(*queue, **how)
-    assert fates(found) == expected
+    assert effects(found) == expected
     assert found.refused == bool({"ends", "never_starts"} & {*expected.values()})
     if found.refused:
         with pytest.raises(Failure, match="would end or never start: 7") as caught:
@@ -266,4 +266,4 @@ def test_a_queue_that_nobody_can_read_is_not_deleted_unasked(pools: dict[str, An
     found = jobs_destroyed(FakeKubectl(queue=None, there=there), "slurm", keeps_queue=False)
     assert found.dangers == ("the queue is deleted, and nobody knows what is in it",)
     kubectl = FakeKubectl(queue=f"{pending()}\n", in_force=slurm_conf(STACK), there=there)
-    assert fates(jobs_destroyed(kubectl, "slurm", keeps_queue=False)) == {"8": "never_starts"}
+    assert effects(jobs_destroyed(kubectl, "slurm", keeps_queue=False)) == {"8": "never_starts"}

@@ -38,7 +38,7 @@ JOB = Touched(
     partition="main",
     state="RUNNING",
     nodes=("a-0",),
-    fate="waits",
+    effect="waits",
     why="pool 'a' leaves",
 )
 
