@@ -1,4 +1,4 @@
-"""The exporter: figures of Slurm for Prometheus."""
+"""The exporter: metrics of Slurm for Prometheus."""
 
 from __future__ import annotations
 

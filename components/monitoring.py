@@ -1,4 +1,4 @@
-"""Figures are kept, and somebody is told: by a Prometheus of our own or an existing one. And dashboards."""
+"""Metrics are kept, and somebody is told: by a Prometheus of our own or an existing one. And dashboards."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from slurm.prometheus import (
     exporter_monitor,
     jobs_monitor,
     keeps,
-    kube_figures,
+    kube_metrics,
     prometheus_files,
     rules,
     targets_file,
@@ -51,7 +51,7 @@ NOBODY = 65534
 """As upstream's image of kube-state-metrics has it."""
 
 _OWN_FIGURES_PORT = 8081
-"""Where that has figures of itself, which nobody reads."""
+"""Where that has metrics of itself, which nobody reads."""
 
 _DATA = "/data"
 
@@ -193,7 +193,7 @@ def _serving(port: int) -> dict[str, Any]:
 
 
 class KubeState(pulumi.ComponentResource):
-    """kube-state-metrics, for figures of the cluster's own pods and volumes: a Deployment of one pod and its Service.
+    """kube-state-metrics, for metrics of the cluster's own pods and volumes: a Deployment of one pod and its Service.
 
     It may list pods, claims and what makes pods, in this namespace alone: no Secret, nothing of the machines.
     """
@@ -222,7 +222,7 @@ def _kube_state(scope: Scope) -> k8s.core.v1.ContainerArgs:
         args=[
             f"--namespaces={scope.name}",
             f"--resources={','.join(RESOURCES)}",
-            f"--metric-allowlist={','.join(kube_figures())}",
+            f"--metric-allowlist={','.join(kube_metrics())}",
             f"--port={KUBE_STATE_PORT}",
             "--telemetry-host=127.0.0.1",
             f"--telemetry-port={_OWN_FIGURES_PORT}",

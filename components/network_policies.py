@@ -53,8 +53,8 @@ class NetworkPolicies(pulumi.ComponentResource):
             egress = [Egress()] if component in FREE else [*egress, _DNS] if egress else []
             self._create_policy(component, self._selector(component), ingress, egress)
         if WORKER in outsiders:  # beside that of all nodes
-            figures = Ingress(from_=[self._readers()], ports=_ports((outsiders[WORKER],)))
-            self._create_policy(WORKER, self._selector(WORKER), [figures], None)
+            metrics = Ingress(from_=[self._readers()], ports=_ports((outsiders[WORKER],)))
+            self._create_policy(WORKER, self._selector(WORKER), [metrics], None)
         ways = [self._from(port, found) for port, found in _by_port(table, target=LOGIN)]
         self._create_policy(LOGIN, self._selector(LOGIN), [Ingress(ports=_ports((SSH_PORT,))), *ways], None)
         self.register_outputs({})
@@ -68,7 +68,7 @@ class NetworkPolicies(pulumi.ComponentResource):
         return [Peer(pod_selector=self._selector(component)) for component in components]
 
     def _readers(self) -> Peer:
-        """Who may read figures: the namespace of the one Prometheus that the stack file names.
+        """Who may read metrics: the namespace of the one Prometheus that the stack file names.
 
         Else all pods but those of this namespace, where users' programs run.
         """

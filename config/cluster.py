@@ -79,7 +79,7 @@ class ClusterConfig(Section):
     rolling: Rolling = Field(default_factory=Rolling)
     """How worker nodes get new pods."""
     monitoring: Monitoring = Field(default_factory=Monitoring)
-    """Figures for Prometheus."""
+    """Metrics for Prometheus."""
     dashboard: Dashboard = Field(default_factory=Dashboard)
     """A page for people, behind the REST API's TLS."""
     network_policies: NetworkPolicies = Field(default_factory=NetworkPolicies)

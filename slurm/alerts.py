@@ -35,9 +35,9 @@ _GPU = "Hostname, hostname, gpu, UUID"
 """Labels of DCGM's exporter that tell GPUs apart."""
 
 
-def _backup(figure: str, cronjob: str = BACKUP) -> str:
-    """A figure of kube-state-metrics about the CronJob of backups."""
-    return f'kube_cronjob_{figure}{{cronjob="{cronjob}"}}'
+def _backup(metric: str, cronjob: str = BACKUP) -> str:
+    """A metric of kube-state-metrics about the CronJob of backups."""
+    return f'kube_cronjob_{metric}{{cronjob="{cronjob}"}}'
 
 
 ALERTS: Final = (

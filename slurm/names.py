@@ -21,7 +21,7 @@ NODES_SERVICE = "nodes"
 SLURMCTLD_PORT = 6817
 SLURMD_PORT = 6818
 JOB_METRICS_PORT = 9306
-"""HTTP port of the workers' figures of jobs (images/worker/job_metrics)."""
+"""HTTP port of the workers' metrics of jobs (images/worker/job_metrics)."""
 
 SSH_PORT = 22
 AGENT_PORT = 8817

@@ -1,4 +1,4 @@
-"""What Prometheus and Alertmanager are told: what to read, which figures are a cluster's own, which rules hold.
+"""What Prometheus and Alertmanager are told: what to read, which metrics are a cluster's own, which rules hold.
 
 For our own in JSON, which any reader of YAML takes; for an existing Prometheus as objects of its operator's API.
 """
@@ -39,11 +39,11 @@ ALERTMANAGER_FILE: Final = "alertmanager.yml"
 READ_EVERY: Final = "30s"
 """The exporter asks Slurm as often."""
 _JUDGE_EVERY: Final = "15s"
-"""Between two evaluations of the rules: so much later than the figures an alert begins, and is over."""
+"""Between two evaluations of the rules: so much later than the metrics an alert begins, and is over."""
 
 LONGEST_VALUE: Final = 300
 _BOUNDS: Final = {"sample_limit": 200_000, "body_size_limit": "64MB", "label_value_length_limit": LONGEST_VALUE}
-"""Of one reading, which counts as failed beyond them. Users write names into figures (accounts), and Prometheus' memory
+"""Of one reading, which counts as failed beyond them. Users write names into metrics (accounts), and Prometheus' memory
 and volume are for all. A thousand nodes and as many groups are 60,000 samples."""
 
 READS_EXPORTER: Final = "slurmstack-exporter"
@@ -63,7 +63,7 @@ def prometheus_files(config: ClusterConfig) -> dict[str, str]:
 def targets_file(config: ClusterConfig) -> str:
     """The workers of fixed pools, which Prometheus follows while it runs: one may grow without a new pod of its own.
 
-    Names, as the headless Service gives them, and not what DNS lists: that would be addresses, while figures carry the
+    Names, as the headless Service gives them, and not what DNS lists: that would be addresses, while metrics carry the
     node's name (`instance`: `default-0:9306`); it would have login nodes; and a node that is missing would not be seen.
     """
     fixed = {name: pool for name, pool in config.worker_nodes.items() if not pool.is_elastic}
@@ -147,7 +147,7 @@ def jobs_monitor(config: ClusterConfig, labels: Mapping[str, str]) -> Spec:
 
 
 def rules(config: ClusterConfig) -> Spec:
-    """PrometheusRule with all alerts, each for this cluster's figures alone, and saying whose it is.
+    """PrometheusRule with all alerts, each for this cluster's metrics alone, and saying whose it is.
 
     Sums and counts have lost these labels, by which Alertmanager knows what follows from what.
     """
@@ -178,21 +178,21 @@ RESOURCES: Final = {
 """What kube-state-metrics lists and watches, with the API group of each."""
 
 
-def kube_figures() -> tuple[str, ...]:
+def kube_metrics() -> tuple[str, ...]:
     """What dashboards and alerts ask it for. It makes no others: of each pod it knows some sixty."""
     shown = (query.expression for board in BOARDS for panel in board.panels() for query in panel.queries)
     return tuple(sorted({*re.findall(r"\bkube_\w+", " ".join((*shown, *(alert.expression for alert in ALERTS))))}))
 
 
 _OURS = re.compile(r"\b((?:slurm|slurmstack|cgroup|kube)_\w+|up(?=\{))(\{)?")
-"""A figure of a cluster in PromQL, and whether matchers follow. `up`: whether a target could be read."""
+"""A metric of a cluster in PromQL, and whether matchers follow. `up`: whether a target could be read."""
 
 
 def of_cluster(expression: str, config: ClusterConfig) -> str:
-    """PromQL for this cluster's figures alone, where others' may be in the same Prometheus (`monitoring.existing`).
+    """PromQL for this cluster's metrics alone, where others' may be in the same Prometheus (`monitoring.existing`).
 
     The Prometheus operator notes the namespace of all that it has read; kube-state-metrics names that of each object,
-    which its chart keeps. Figures of machines and of GPUs are read where
+    which its chart keeps. Metrics of machines and of GPUs are read where
     these run, in other namespaces, and stay as they are.
     """
     if config.monitoring.existing is None:
@@ -202,7 +202,7 @@ def of_cluster(expression: str, config: ClusterConfig) -> str:
 
 
 def is_private(config: ClusterConfig) -> bool:
-    """Whether not everybody may see all of Slurm's records (`PrivateData`), or its figures (`MetricsAuthUsers`)."""
+    """Whether not everybody may see all of Slurm's records (`PrivateData`), or its metrics (`MetricsAuthUsers`)."""
     settings = folded(config.slurm.settings)
     value = settings.get("privatedata", "")
     return "metricsauthusers" in settings or (bool(value) and str(value).lower() != "none")

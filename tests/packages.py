@@ -1,6 +1,6 @@
-"""The picture of the house, made from the code: `python -m tests.rooms` writes docs/images/rooms.svg.
+"""The picture of the house, made from the code: `python -m tests.packages` writes docs/images/packages.svg.
 
-Each box is a folder with the first sentence of its own docstring, and with the rooms from which it imports.
+Each box is a folder with the first sentence of its own docstring, and with the packages from which it imports.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from textwrap import wrap
 from xml.sax.saxutils import escape
 
 ROOT = Path(__file__).resolve().parent.parent
-PICTURE = ROOT / "docs" / "images" / "rooms.svg"
+PICTURE = ROOT / "docs" / "images" / "packages.svg"
 
-ROOMS = ("cli", "components", "slurm", "config", "local", "images")
-"""From the top to the bottom: a room uses rooms below it, and `local` what images are called."""
+PACKAGES = ("cli", "components", "slurm", "config", "local", "images")
+"""From the top to the bottom: a package uses packages below it, and `local` what images are called."""
 
 _WIDTH, _ACROSS, _LINE, _PAD = 1100, 3, 16, 10
 _TILE = (_WIDTH - 2 * _PAD) // _ACROSS
@@ -24,7 +24,7 @@ _LETTERS = 54
 
 
 @cache
-def imported_rooms(path: Path) -> frozenset[str]:
+def imported_packages(path: Path) -> frozenset[str]:
     """The first names of all modules that a file imports."""
     nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
     names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
@@ -32,10 +32,10 @@ def imported_rooms(path: Path) -> frozenset[str]:
     return frozenset(name.split(".")[0] for name in names)
 
 
-def used_by(room: str) -> list[str]:
-    """The other rooms from which a room imports."""
-    found = set[str]().union(*(imported_rooms(path) for path in (ROOT / room).rglob("*.py")))
-    return [other for other in ROOMS if other in found and other != room]
+def used_by(package: str) -> list[str]:
+    """The other packages from which a package imports."""
+    found = set[str]().union(*(imported_packages(path) for path in (ROOT / package).rglob("*.py")))
+    return [other for other in PACKAGES if other in found and other != package]
 
 
 def _said(folder: Path) -> str:
@@ -45,7 +45,7 @@ def _said(folder: Path) -> str:
 
 
 def _tile(folder: Path, x: int, y: int) -> tuple[list[str], int]:
-    """A folder inside of a room, and its height."""
+    """A folder inside of a package, and its height."""
     lines = wrap(_said(folder), _LETTERS)
     height = (len(lines) + 1) * _LINE + _PAD
     shapes = [_text(x + 8, y + _LINE, "part", f"{folder.name}/")]
@@ -57,15 +57,15 @@ def _text(x: int, y: int, kind: str, text: str) -> str:
     return f'<text x="{x}" y="{y}" class="{kind}">{escape(text)}</text>'
 
 
-def _room(room: str, y: int) -> tuple[list[str], int]:
-    """A room with its folders, and where it ends."""
-    uses = ", ".join(used_by(room)) or "none of the others"
+def _package(package: str, y: int) -> tuple[list[str], int]:
+    """A package with its folders, and where it ends."""
+    uses = ", ".join(used_by(package)) or "none of the others"
     shapes = [
-        _text(_PAD + 12, y + 22, "name", f"{room}/"),
-        _text(_PAD + 120, y + 22, "said", _said(ROOT / room)),
+        _text(_PAD + 12, y + 22, "name", f"{package}/"),
+        _text(_PAD + 120, y + 22, "said", _said(ROOT / package)),
         f'<text x="{_WIDTH - _PAD - 12}" y="{y + 22}" class="uses" text-anchor="end">uses {escape(uses)}</text>',
     ]
-    at, folders = y + 32, sorted(path.parent for path in (ROOT / room).glob("*/__init__.py"))
+    at, folders = y + 32, sorted(path.parent for path in (ROOT / package).glob("*/__init__.py"))
     for first in range(0, len(folders), _ACROSS):
         row = folders[first : first + _ACROSS]
         tiles = [_tile(folder, _PAD + 4 + number * _TILE, at) for number, folder in enumerate(row)]
@@ -75,7 +75,7 @@ def _room(room: str, y: int) -> tuple[list[str], int]:
             shapes.append(f'<rect x="{x}" y="{at}" width="{_TILE - 8}" height="{tallest - 4}" rx="4" class="tile"/>')
             shapes += drawn
         at += tallest + 2
-    box = f'<rect x="{_PAD}" y="{y}" width="{_WIDTH - 2 * _PAD}" height="{at - y + 4}" rx="6" class="room"/>'
+    box = f'<rect x="{_PAD}" y="{y}" width="{_WIDTH - 2 * _PAD}" height="{at - y + 4}" rx="6" class="package"/>'
     return [box, *shapes], at + 4
 
 
@@ -83,8 +83,8 @@ def draw() -> str:
     """The whole picture as SVG."""
     shapes: list[str] = []
     y = _PAD
-    for room in ROOMS:
-        drawn, end = _room(room, y)
+    for package in PACKAGES:
+        drawn, end = _package(package, y)
         shapes += drawn
         y = end + 12
     return _FRAME.format(width=_WIDTH, height=y, shapes="\n".join(shapes))
@@ -94,7 +94,7 @@ _FRAME = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="Helvetica, Arial, sans-serif"
  font-size="12" role="img" aria-label="The folders of the repository, what each is for, and which imports from which">
 <style>
-.room {{ fill: #f7f9fc; stroke: #4a5568 }}
+.package {{ fill: #f7f9fc; stroke: #4a5568 }}
 .tile {{ fill: #fff; stroke: #cbd5e0 }}
 .name {{ font-weight: bold; font-size: 15px }}
 .part {{ font-weight: bold }}

@@ -24,7 +24,7 @@ DATA: Mapping[str, str] = {
     HOMES: "all users' homes",
     STATE_CLAIM: STATE,
     "database-data": "the records of all jobs, and the accounts, QOS and users in them",
-    "prometheus-data": "the figures of the past, and silenced alerts",
+    "prometheus-data": "the metrics of the past, and silenced alerts",
 }
 """Claim -> what lies on its volume."""
 

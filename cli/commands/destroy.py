@@ -85,7 +85,7 @@ def destroy(
 ) -> None:
     """Delete the cluster, but its data and keys: running jobs are waited for first.
 
-    The jail with all homes, mounts, the job queue, accounting's records, figures and keys stay in the namespace. The
+    The jail with all homes, mounts, the job queue, accounting's records, metrics and keys stay in the namespace. The
     next `up` goes on with them: jobs that waited start, job ids, host keys and tokens are as before. --delete-data
     deletes them for good. Backups are never deleted. Pulumi's engine can keep neither claims nor keys: where data is
     on volumes that go with their claims, it is refused without --delete-data.

@@ -31,7 +31,7 @@ class ExistingPrometheus(Section):
     """A Prometheus of the Prometheus operator's, which is in the Kubernetes cluster already."""
 
     namespace: NamespaceName
-    """Namespace of its pods, for example `monitoring`. Network policies let the pods of this one read figures, and of
+    """Namespace of its pods, for example `monitoring`. Network policies let the pods of this one read metrics, and of
     no other."""
     labels: dict[LabelKey, LabelValue] = Field(default_factory=dict)
     """Labels by which it selects what it reads and its rules (`serviceMonitorSelector`, `podMonitorSelector`,
@@ -40,14 +40,14 @@ class ExistingPrometheus(Section):
 
 
 class Monitoring(Section):
-    """Figures of Slurm, its nodes and its jobs for Prometheus.
+    """Metrics of Slurm, its nodes and its jobs for Prometheus.
 
     Without `install` and `existing` the pods only carry the annotations (`prometheus.io/scrape`, `port`, `path`) by
     which many a Prometheus finds them.
     """
 
     enabled: bool = Field(default=False, strict=True)
-    """Whether the figures are there to be collected. `install` and `existing` say so, too."""
+    """Whether the metrics are there to be collected. `install` and `existing` say so, too."""
     install: bool = Field(default=False, strict=True)
     """Run Prometheus and Alertmanager in the cluster's namespace."""
     existing: Annotated[ExistingPrometheus | None, BeforeValidator(lambda given: None if given is False else given)] = (
@@ -67,12 +67,12 @@ class Monitoring(Section):
     one that is built there from its Go module. Required elsewhere: none of ours is published."""
     storage: Volume = "20Gi"
     """Size of Prometheus' volume, with `install`; at least 100Mi. It can grow but never shrink. Four fifths of it are
-    for figures: where they need more, the oldest go before `retention` is over."""
+    for metrics: where they need more, the oldest go before `retention` is over."""
     storage_class: ObjectName | None = None
     """Storage class of that volume. Default: a static volume of the local cluster, else the Kubernetes
     cluster's default class."""
     retention: int = Field(default=15, ge=1, le=3650, strict=True)
-    """Days that Prometheus keeps figures, with `install`."""
+    """Days that Prometheus keeps metrics, with `install`."""
     alertmanager_secret: ObjectName | None = None
     """Secret in the cluster's namespace with the key `alertmanager.yml`, which you make yourself. It says whom
     Alertmanager tells, and how. It is read at the start of the pod. Default: nobody is told; alerts are shown. Needs
@@ -100,7 +100,7 @@ class Monitoring(Section):
 
     def _problem(self) -> str | None:
         both = self.install and self.existing is not None
-        return "has both install and existing: one Prometheus reads the figures; remove one of them" if both else None
+        return "has both install and existing: one Prometheus reads the metrics; remove one of them" if both else None
 
 
 class Keep(Section):

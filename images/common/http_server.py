@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
 PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
-"""The media type of figures that Prometheus reads."""
+"""The media type of metrics that Prometheus reads."""
 
 
 @dataclass(frozen=True)

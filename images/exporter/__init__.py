@@ -1,1 +1,1 @@
-"""Figures for Prometheus, by Slurm's own names and by ours."""
+"""Metrics for Prometheus, by Slurm's own names and by ours."""

@@ -23,7 +23,7 @@ from images.common.process import program
 from images.common.slurm_jobs import ENVIRONMENT, Job, JobList
 from images.common.slurm_records import NodeRecord, entries_in, node_records, text_of
 from images.controller.configuration import config_hash, read_files
-from images.exporter.figures import Figures, put_jobs, put_nodes, put_partitions, put_scheduler
+from images.exporter.metrics import Metrics, put_jobs, put_nodes, put_partitions, put_scheduler
 
 PORT: Final = 9341
 JOB_METRICS_PORT: Final = 9306
@@ -146,15 +146,15 @@ class Rounds:
 
     def round(self) -> None:
         """Ask each source once."""
-        answered, parts, about = {""}, list[str](), Figures()
+        answered, parts, about = {""}, list[str](), Metrics()
         for name in self._names:
-            message, figures = "not asked", Figures()
+            message, metrics = "not asked", Metrics()
             if _ASKED_AFTER[name] in answered:
                 try:
-                    self._ask(name, figures)
+                    self._ask(name, metrics)
                     message = ""
                     answered.add(name)
-                    parts.append(figures.text())
+                    parts.append(metrics.text())
                 except Exception as error:  # noqa: BLE001 - users write into these records, and one must not end all
                     message = f"{type(error).__name__}: {error}"
                 if message != self._complaints.get(name, ""):  # once for each change, not each round
@@ -165,8 +165,8 @@ class Rounds:
             about.put("slurmstack_exporter_up", not message, source=name)
         self._latest = (self._now(), "".join([*parts, about.text()]))
 
-    def _ask(self, name: str, figures: Figures) -> None:
-        """One source, for its figures."""
+    def _ask(self, name: str, metrics: Metrics) -> None:
+        """One source, for its metrics."""
         sources = self._sources
         match name:
             case "munge":
@@ -174,21 +174,21 @@ class Rounds:
             case "slurmdbd":
                 sources.slurmdbd()
             case "scheduler":
-                put_scheduler(figures, sources.scheduler())
+                put_scheduler(metrics, sources.scheduler())
             case "jobs":
                 self._jobs = sources.jobs()
-                put_jobs(figures, self._jobs, self._now(), by_person=self._by_person)
+                put_jobs(metrics, self._jobs, self._now(), by_person=self._by_person)
             case "partitions":
-                put_partitions(figures, sources.partitions(), self._jobs)
+                put_partitions(metrics, sources.partitions(), self._jobs)
             case "nodes":
                 nodes = sources.nodes()
-                put_nodes(figures, nodes)
+                put_nodes(metrics, nodes)
                 self.elastic = [node.name for node in nodes if "CLOUD" in node.states and not node.states & _OFF]
             case "configuration":
                 found = sources.configuration()
-                figures.put("slurmstack_configuration_refused", found["refused"] or 0)
+                metrics.put("slurmstack_configuration_refused", found["refused"] or 0)
                 for key in sorted({"free_bytes", "size_bytes"} & found.keys()):
-                    figures.put(f"slurmstack_volume_{key}", found[key] or 0, volume="state")
+                    metrics.put(f"slurmstack_volume_{key}", found[key] or 0, volume="state")
 
 
 def _answer(rounds: Rounds, path: str) -> Answer:

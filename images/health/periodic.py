@@ -67,7 +67,7 @@ class Periodic:
         last["kept"] = {check.name: kept[check.name] for check in checks if check.between_jobs and check.name in kept}
         results |= {name: result_of(said) for name, said in last["kept"].items()}
         self._tell(results, int(began), last)
-        with contextlib.suppress(OSError):  # a dashboard shows that the last figures are old
+        with contextlib.suppress(OSError):  # a dashboard shows that the last metrics are old
             state.write(self.local.node, state.METRICS, metrics(results, self.now()))
 
     def _last(self) -> dict[str, Any]:
@@ -120,7 +120,7 @@ class Periodic:
 
 
 def metrics(results: Mapping[str, Result], at: float) -> str:
-    """All figures of one run, for Prometheus. `at`: seconds since 1970.
+    """All metrics of one run, for Prometheus. `at`: seconds since 1970.
 
     `check_status` is 1 for the status that the check has and 0 for the others, so that an alert can name one.
     """

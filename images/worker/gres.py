@@ -45,7 +45,7 @@ class Device:
     kind: str = ""
     """Its type in Slurm."""
     shown: str = ""
-    """What exporters of NVIDIA's figures call it."""
+    """What exporters of NVIDIA's metrics call it."""
 
 
 def write_gres_conf(

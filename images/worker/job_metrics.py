@@ -1,4 +1,4 @@
-"""Serves the figures of a node's jobs, and those of its health, to Prometheus, in the names that `jobstats` reads.
+"""Serves the metrics of a node's jobs, and those of its health, to Prometheus, in the names that `jobstats` reads.
 
 It is a process of its own beside slurmd, as only slurmd's container sees the jobs' cgroups: nobody's, without rights.
 """
@@ -21,7 +21,7 @@ from images.common.http_server import PROMETHEUS, Answer, start_server
 from images.common.steps import PROC, user_of
 from images.worker.confine import numbers
 
-Figures = Mapping[str, float]
+Metrics = Mapping[str, float]
 """Of one job on this node, by the names of SERIES, and `uid`. Times in seconds, memory in bytes."""
 
 SERIES: Final = (
@@ -42,13 +42,13 @@ _MEMORY: Final = 1 << 30
 """Bytes of addresses: whoever opens connections must not take what the jobs have. Beyond it there is no new thread."""
 
 
-def text(jobs: Mapping[str, Figures]) -> str:
-    """All jobs. `step` and `task` are empty, as jobstats asks for them: a job's figures are those of all its steps."""
+def text(jobs: Mapping[str, Metrics]) -> str:
+    """All jobs. `step` and `task` are empty, as jobstats asks for them: a job's metrics are those of all its steps."""
     lines: list[str] = []
     for name in SERIES:
-        found = [f'{{jobid="{job}",step="",task=""}} {figures.get(name, 0):.15g}' for job, figures in jobs.items()]
+        found = [f'{{jobid="{job}",step="",task=""}} {metrics.get(name, 0):.15g}' for job, metrics in jobs.items()]
         lines += _series(name, found)
-    uids = [f'{{jobid="{job}"}} {figures["uid"]}' for job, figures in jobs.items() if "uid" in figures]
+    uids = [f'{{jobid="{job}"}} {metrics["uid"]}' for job, metrics in jobs.items() if "uid" in metrics]
     lines += _series("uid", uids)
     return "".join(f"{line}\n" for line in lines)
 
@@ -58,18 +58,18 @@ def _series(name: str, found: Sequence[str]) -> list[str]:
     return [f"# TYPE {name} gauge", *(f"{name}{line}" for line in found)] if found else []
 
 
-def read_jobs(node: str, mount: Path = MOUNT, proc: Path = PROC) -> dict[str, Figures]:
+def read_jobs(node: str, mount: Path = MOUNT, proc: Path = PROC) -> dict[str, Metrics]:
     """Those of a node by the job's number; none where jobs have no cgroups. A job that ends meanwhile is left out."""
     found = {}
     for directory in sorted(mount.glob(f"system.slice/{node}_slurmstepd.scope/job_*")):
         match = _JOB.fullmatch(directory.name)
         if match:
             with contextlib.suppress(OSError, KeyError, ValueError):
-                found[match[1]] = _figures(directory, proc)
+                found[match[1]] = _metrics(directory, proc)
     return found
 
 
-def _figures(group: Path, proc: Path) -> Figures:
+def _metrics(group: Path, proc: Path) -> Metrics:
     cpu, memory, events = (_table(group / name) for name in ("cpu.stat", "memory.stat", "memory.events"))
     limit = (group / "memory.max").read_text(encoding="ascii").strip()
     uid = _user(group, proc)
@@ -120,7 +120,7 @@ def start(node: str, log: Callable[[str], None]) -> None:
         while True:
             signal.pause()
     except BaseException as error:  # noqa: BLE001  (this process must not go on as the daemon's start)
-        log(f"no figures of jobs: {type(error).__name__}: {error}")
+        log(f"no metrics of jobs: {type(error).__name__}: {error}")
     finally:
         os._exit(1)
 

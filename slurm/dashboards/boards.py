@@ -62,7 +62,7 @@ class Board:
     rows: dict[str, tuple[Panel, ...]]
     """Heading -> the panels below it."""
     variables: dict[str, str] = field(default_factory=dict)
-    """Name of a variable -> figure and label whose values it has: `slurm_node_cpus, node`."""
+    """Name of a variable -> metric and label whose values it has: `slurm_node_cpus, node`."""
 
     def panels(self) -> Iterator[Panel]:
         """All, from top to bottom."""
@@ -92,9 +92,9 @@ def _table(title: str, expression: str, explained: str, *, needs: Needs | None =
     return Panel(title=title, queries=(Query(expression),), kind="table", width=24, explained=explained, needs=needs)
 
 
-def _by_pool(figure: str) -> str:
+def _by_pool(metric: str) -> str:
     """The name of a node is that of its pool, and a number."""
-    return f'sum by (pool) (label_replace({figure}, "pool", "$1", "node", "(.+)-[0-9]+"))'
+    return f'sum by (pool) (label_replace({metric}, "pool", "$1", "node", "(.+)-[0-9]+"))'
 
 
 _CONTROLLERS: Final = (

@@ -29,7 +29,7 @@ _SOURCE: Final = DataSourceRef(type_val="prometheus", uid="${datasource}")
 """Whichever Prometheus is chosen on the page; at first Grafana's default one."""
 
 _READ_EVERY: Final = "30s"
-"""Least distance of points, and what Grafana makes the range of rates from: figures are read as often."""
+"""Least distance of points, and what Grafana makes the range of rates from: metrics are read as often."""
 
 _HEIGHT, _LOW = 8, 4
 _STATES: Final = ValueMap(
@@ -46,7 +46,7 @@ AnyPanel = timeseries.Panel | stat.Panel | table.Panel
 def dashboard_files(config: ClusterConfig) -> dict[str, str]:
     """Name of a file -> JSON. Names, and the pages' addresses, have the cluster's namespace: Grafana has one of each.
 
-    Queries are for this cluster's figures alone where its Prometheus reads others', too.
+    Queries are for this cluster's metrics alone where its Prometheus reads others', too.
     """
     return {f"slurm-{config.cluster.namespace}-{board.name}.json": _json(board, config) for board in BOARDS}
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from components.exporter import SLURM_UID
-from images.exporter.figures import SLURMS
+from images.exporter.metrics import SLURMS
 from tests.nodes import SHOW, in_state
 from tests.slurm.accounting import kill
 from tests.slurm.cluster import ClusterFactory
@@ -31,7 +31,7 @@ ENV = {
 
 SERIES = re.compile(r"(\w+)(?:\{(.*)\})? (\S+)")
 
-Figures = dict[tuple[str, str], float]
+Metrics = dict[tuple[str, str], float]
 """Name and labels -> value."""
 
 
@@ -69,7 +69,7 @@ def scrape(sandbox: SlurmSandbox, url: str = OWN) -> str:
     return done.stdout
 
 
-def figures(text: str) -> Figures:
+def metrics(text: str) -> Metrics:
     return {(match[1], match[2] or ""): float(match[3]) for match in map(SERIES.fullmatch, text.splitlines()) if match}
 
 
@@ -90,20 +90,20 @@ def fill(sandbox: SlurmSandbox) -> None:
     sandbox.run("scontrol update nodename=default-1 state=drain reason='health/dns [node]: no answer'")
 
 
-def wait_for(sandbox: SlurmSandbox, wanted: Figures) -> Figures:
+def wait_for(sandbox: SlurmSandbox, wanted: Metrics) -> Metrics:
     """Until the exporter says so."""
-    last: Figures = {}
+    last: Metrics = {}
 
     def says_so() -> bool:
         nonlocal last
-        last = figures(scrape(sandbox))
+        last = metrics(scrape(sandbox))
         return all(last.get(key) == value for key, value in wanted.items())
 
     def why() -> str:
         return f"{ {key: (last.get(key), value) for key, value in wanted.items() if last.get(key) != value} }"
 
     # A command whose slurmctld is down tries for some ten seconds.
-    wait_until(says_so, lambda: f"figures (has, wanted): {why()}\n{sandbox.pods['exporter'].log('exporter')}")
+    wait_until(says_so, lambda: f"metrics (has, wanted): {why()}\n{sandbox.pods['exporter'].log('exporter')}")
     return last
 
 
@@ -132,16 +132,16 @@ def test_the_figures_are_what_slurms_commands_say_and_what_slurmctld_of_26_05_sa
         },
     )
     ours = scrape(exporter)
-    own = {key: value for key, value in figures(ours).items() if key[0].startswith("slurm_")}
+    own = {key: value for key, value in metrics(ours).items() if key[0].startswith("slurm_")}
     assert {name for name, _ in own} == set(SLURMS)
     if slurm_version == "24.11":
         return
     *texts, of_scheduler = [scrape(exporter, f"http://controller-0:6817/metrics/{path}") for path in OF_SLURMCTLD]
     described = {line for line in ours.splitlines() if re.match(r"# TYPE slurm_", line)}
     assert described <= {line for text in [*texts, of_scheduler] for line in text.splitlines()}
-    changing = {key: own.pop(key) for key in figures(of_scheduler) if key[0] in SLURMS}
+    changing = {key: own.pop(key) for key in metrics(of_scheduler) if key[0] in SLURMS}
     assert len(changing) == 7
-    theirs = {key: value for text in texts for key, value in figures(text).items() if key[0] in SLURMS}
+    theirs = {key: value for text in texts for key, value in metrics(text).items() if key[0] in SLURMS}
     # slurmctld counts what slurmdbd tracks, and none is here.
     of_gpus = {("slurm_node_gpus", f'node="default-{number}"') for number in range(2)}
     assert [own.pop(key) for key in of_gpus] == [2, 2]

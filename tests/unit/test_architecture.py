@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import rooms
-from tests.rooms import imported_rooms
+from tests import packages
+from tests.packages import imported_packages
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -21,44 +21,44 @@ MAY_IMPORT = {
     "local": {"slurm"},
     "cli": {"config", "slurm", "components", "local"},
 }
-"""Rooms of ours that each room may use besides itself. Nothing imports `__main__`."""
+"""Packages of ours that each of them may use besides itself. Nothing imports `__main__`."""
 
 LIBRARIES = {
     "config": {"pydantic", "yaml", "cryptography"},
     "slurm": {"jinja2", "cryptography", "grafana_foundation_sdk"},
 }
-"""Third-party packages that the pure rooms may use; above all, no pulumi. Grafana's are types and builders of its JSON,
+"""Third-party packages that the pure ones may use: no pulumi, above all. Grafana's are types and builders of its JSON,
 as pure as what they are used for, and read by slurm/dashboards/grafana.py alone."""
 
 
-@pytest.mark.parametrize("room", MAY_IMPORT)
-def test_a_room_imports_only_rooms_below_it(room: str) -> None:
-    files = sorted((ROOT / room).rglob("*.py"))
+@pytest.mark.parametrize("package", MAY_IMPORT)
+def test_a_package_imports_only_packages_below_it(package: str) -> None:
+    files = sorted((ROOT / package).rglob("*.py"))
     assert files
     for path in files:
-        foreign = imported_rooms(path) & (MAY_IMPORT.keys() - MAY_IMPORT[room] - {room})
+        foreign = imported_packages(path) & (MAY_IMPORT.keys() - MAY_IMPORT[package] - {package})
         assert not foreign, f"{path.relative_to(ROOT)} imports {foreign}"
 
 
-@pytest.mark.parametrize("room", MAY_IMPORT)
-def test_of_the_pods_programs_a_room_knows_only_what_all_share(room: str) -> None:
-    for path in sorted((ROOT / room).rglob("*.py")):
+@pytest.mark.parametrize("package", MAY_IMPORT)
+def test_of_the_pods_programs_a_package_knows_only_what_all_share(package: str) -> None:
+    for path in sorted((ROOT / package).rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         modules = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
         foreign = {one for one in modules if one.startswith("images") and not one.startswith("images.common")}
         assert not foreign, f"{path.relative_to(ROOT)} imports {foreign}"
 
 
-@pytest.mark.parametrize("room", LIBRARIES)
-def test_pure_rooms_use_no_other_library_than_they_need(room: str) -> None:
-    for path in sorted((ROOT / room).rglob("*.py")):
-        outside = imported_rooms(path) - set(sys.stdlib_module_names) - MAY_IMPORT.keys() - LIBRARIES[room]
+@pytest.mark.parametrize("package", LIBRARIES)
+def test_pure_packages_use_no_other_library_than_they_need(package: str) -> None:
+    for path in sorted((ROOT / package).rglob("*.py")):
+        outside = imported_packages(path) - set(sys.stdlib_module_names) - MAY_IMPORT.keys() - LIBRARIES[package]
         assert not outside, f"{path.relative_to(ROOT)} imports {outside}"
 
 
 def test_one_file_alone_knows_grafana_s_builders() -> None:
-    files = [path for room in MAY_IMPORT for path in sorted((ROOT / room).rglob("*.py"))]
-    users = [path.relative_to(ROOT).as_posix() for path in files if "grafana_foundation_sdk" in imported_rooms(path)]
+    files = [path for package in MAY_IMPORT for path in sorted((ROOT / package).rglob("*.py"))]
+    users = [path.relative_to(ROOT).as_posix() for path in files if "grafana_foundation_sdk" in imported_packages(path)]
     assert users == ["slurm/dashboards/grafana.py"]
 
 
@@ -74,7 +74,7 @@ def test_programs_in_the_images_need_nothing_but_python_itself_and_what_debian_b
     )
     for path in sorted((ROOT / "images").rglob("*.py")):
         allowed = ours | DEBIAN_PACKAGES.get(path.relative_to(ROOT / "images").parts[0], set())
-        outside = imported_rooms(path) - set(sys.stdlib_module_names) - allowed
+        outside = imported_packages(path) - set(sys.stdlib_module_names) - allowed
         assert not outside, f"{path.relative_to(ROOT)} imports {outside}"
 
 
@@ -82,7 +82,7 @@ def test_only_one_room_may_know_a_cloud_s_own_provider() -> None:
     users = {
         path.relative_to(ROOT).parts[:3]
         for path in ROOT.glob("components/**/*.py")
-        if "pulumi_nebius" in imported_rooms(path)
+        if "pulumi_nebius" in imported_packages(path)
     }
     assert users <= {("components", "clouds", "nebius")}
 
@@ -116,7 +116,7 @@ def test_a_stand_in_for_a_server_knows_nothing_of_what_it_tests(name: str) -> No
 
 
 def test_the_picture_of_the_rooms_is_current() -> None:
-    assert rooms.PICTURE.read_text(encoding="utf-8") == rooms.draw(), "write it anew: python -m tests.rooms"
+    assert packages.PICTURE.read_text(encoding="utf-8") == packages.draw(), "write it anew: python -m tests.packages"
 
 
 def test_the_files_that_the_architecture_names_are_there() -> None:

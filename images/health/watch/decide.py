@@ -281,12 +281,12 @@ def _within_limit(closing: list[Action], nodes: list[NodeView], policy: Policy) 
     that somebody wants free do not: while machines are upgraded one after the other, a broken GPU is still drained for.
     Nodes that are set down are counted by themselves too, as that ends jobs, and so may hit drained nodes as well.
     """
-    rooms: dict[str | None, Counter[str]] = defaultdict(Counter)  # of all nodes, and of each pool
+    counts: dict[str | None, Counter[str]] = defaultdict(Counter)  # of all nodes, and of each pool
     for node in nodes:
-        for room in (rooms[None], rooms[node.pool]):
-            room["present"] += not node.is_absent
-            room["drained"] += node.own is not None and not node.is_declared
-            room["down"] += node.own is not None and node.is_down
+        for count in (counts[None], counts[node.pool]):
+            count["present"] += not node.is_absent
+            count["drained"] += node.own is not None and not node.is_declared
+            count["down"] += node.own is not None and node.is_down
     usable = sum(1 for node in nodes if node.takes_jobs)
     granted: list[Action] = []
     held: list[Action] = []
@@ -295,16 +295,16 @@ def _within_limit(closing: list[Action], nodes: list[NodeView], policy: Policy) 
         is_new = node.own is None and not node.is_declared
         # Of one that is set down the jobs are lost already; whether it is the last node does not matter to them.
         has_place = is_down or node.is_declared or usable - node.takes_jobs >= 1
-        for room in (rooms[None], rooms[node.pool]):
-            limit = policy.max_drained.of(room["present"])
+        for count in (counts[None], counts[node.pool]):
+            limit = policy.max_drained.of(count["present"])
             needs_place = is_new if is_down else not node.is_declared
-            has_place &= (room["drained"] < limit or not needs_place) and (room["down"] < limit or not is_down)
+            has_place &= (count["drained"] < limit or not needs_place) and (count["down"] < limit or not is_down)
         if not has_place:
             held.append(action)
             continue
         granted.append(action)
         usable -= node.takes_jobs
-        for room in (rooms[None], rooms[node.pool]):
-            room["drained"] += is_new
-            room["down"] += is_down
+        for count in (counts[None], counts[node.pool]):
+            count["drained"] += is_new
+            count["down"] += is_down
     return granted, held

@@ -12,8 +12,8 @@ TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 
 def test_the_files_that_it_names_are_there() -> None:
-    rooms = r"\b(?:cli|config|docs|images|slurm|slurm_templates|tests)/[\w./-]*[\w/]"
-    named = set(re.findall(rooms, TEXT))
+    packages = r"\b(?:cli|config|docs|images|slurm|slurm_templates|tests)/[\w./-]*[\w/]"
+    named = set(re.findall(packages, TEXT))
     assert len(named) > 10
     assert not [name for name in named if not (ROOT / name).exists()]
 

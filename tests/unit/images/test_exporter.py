@@ -12,7 +12,7 @@ import pytest
 from images.common.slurm_jobs import Job
 from images.common.slurm_node import ROLLS
 from images.common.slurm_records import NodeRecord, node_of
-from images.exporter.figures import OURS, SLURMS, Figures, put_closed
+from images.exporter.metrics import OURS, SLURMS, Metrics, put_closed
 from images.exporter.program import OLD_SECONDS, Rounds
 from slurm.alerts import ALERTS
 from slurm.dashboards.boards import BOARDS
@@ -180,10 +180,10 @@ def test_what_cannot_be_read_or_understood_takes_away_no_figure_of_another_sourc
     ],
 )
 def test_it_is_told_for_what_a_node_is_drained(reason: str, by: str, kind: str) -> None:
-    figures = Figures()
-    put_closed(figures, [drained(reason, by)])
+    metrics = Metrics()
+    put_closed(metrics, [drained(reason, by)])
     told = f'slurmstack_node_drained{{node="n",reason_kind="{kind}"}} 1'
-    assert figures.text().splitlines()[1:] == ([told] if kind else [])
+    assert metrics.text().splitlines()[1:] == ([told] if kind else [])
 
 
 def test_nodes_of_elastic_pools_are_targets_while_they_are_up_and_no_alarm_while_they_are_off() -> None:

@@ -13,7 +13,7 @@ import pytest
 from config import load_config
 from config.cluster import ClusterConfig
 from images.common.health.contract import Node, ok
-from images.exporter.figures import OURS, SLURMS
+from images.exporter.metrics import OURS, SLURMS
 from images.health.checks import disks, filesystem
 from images.health.periodic import metrics
 from slurm.alerts import ALERTS, RUNBOOKS, rules_file
