@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import typer
@@ -17,7 +17,7 @@ from cli.errors import USAGE, Failure
 from cli.kubectl.client import Kubectl, complaint, component_of, labels_of, refuse_no_namespace
 from cli.status.snapshot import KnownJob, read_job
 from cli.text import YEAR_10000, printable
-from images.common.slurm_jobs import Job
+from images.common.slurm_jobs import RUNNING, Job
 from images.common.slurm_records import moment
 from slurm.names import POOL_LABEL, WORKER
 
@@ -132,6 +132,12 @@ AT_ONCE = 16
 _SECONDS = 60
 """For one log at most: the machine of a pod may be lost."""
 
+_SECONDS_OF_NODE = 5
+"""For one where an answer to a question waits for it."""
+
+_BEFORE = timedelta(minutes=1)
+"""So long before a job began slurmd's word about it may be: clocks of machines differ."""
+
 _PROBE = re.compile(r"Connection (closed|reset) by \S+ port \d+")
 """What sshd writes each time somebody connects and says nothing, as the kubelet does every 10 s to see that it runs."""
 
@@ -189,10 +195,10 @@ def containers(pods: Iterable[Mapping[str, Any]]) -> Iterator[Container]:
             )
 
 
-def read_log(kubectl: Kubectl, namespace: str, container: Container, *options: str) -> str:
+def read_log(kubectl: Kubectl, namespace: str, container: Container, *options: str, seconds: float = _SECONDS) -> str:
     """A container's log with the time of each line. `options` of `kubectl logs`, such as --previous. Raises Failure."""
     where = ("logs", "-n", namespace, container.pod, "-c", container.name, "--timestamps", *options)
-    done = kubectl.run(*where, check=False, seconds=_SECONDS)
+    done = kubectl.run(*where, check=False, seconds=seconds)
     if done.returncode != 0:
         raise Failure(complaint(done))
     return done.stdout
@@ -216,12 +222,13 @@ def read_logs(
     *,
     since: datetime | None,
     matches: Callable[[str], bool] = lambda _: True,
+    seconds: float = _SECONDS,
 ) -> Found:
     """The lines that match, but for sshd's probes, also those of before a restart. What fails stops nothing."""
     options = [] if since is None else [f"--since-time={since:%Y-%m-%dT%H:%M:%SZ}"]
 
     def read(container: Container, *more: str) -> list[Line]:
-        printed = read_log(kubectl, namespace, container, *more, *options)
+        printed = read_log(kubectl, namespace, container, *more, *options, seconds=seconds)
         lines = parse_log(printed, container.component, container.place)
         if printed.strip() and not lines:  # a complaint of the kubelet's comes in the place of the log
             raise Failure(printed.strip()[:200])
@@ -323,12 +330,23 @@ def _of_job(
 def errors_on_nodes(
     kubectl: Kubectl, namespace: str, pods: Iterable[Mapping[str, Any]], known: KnownJob
 ) -> tuple[str, ...]:
-    """What slurmd and slurmstepd say went wrong with a job, on its first nodes. Nothing where it cannot be read."""
-    wanted = [item for item in containers(pods) if item.name == "slurmd" and item.pod in known.nodes][:LISTED]
+    """What slurmd and slurmstepd say went wrong with a job, on its first nodes; and whose log could not be read.
+
+    Nothing of one that runs. A lost node, for which many a job is asked about, has a log that nobody can read.
+    """
+    if any(job.base_state == RUNNING for job in known.present):
+        return ()
     names = names_job(known.ids)
-    found = read_logs(kubectl, namespace, wanted, since=None, matches=lambda text: "error: " in text and names(text))
-    told = (f"{line.place.partition('/')[0]}: {line.text.partition('error: ')[2]}" for line in found.lines)
-    return tuple(dict.fromkeys(told))
+    wanted = [item for item in containers(pods) if item.name == "slurmd" and item.pod in known.nodes][:LISTED]
+    began = min((at for run in known.runs if (at := moment(run["Start"])) is not None), default=None)
+    found = read_logs(
+        kubectl, namespace, wanted,
+        since=None if began is None else datetime.fromtimestamp(began, UTC) - _BEFORE,
+        matches=lambda text: "error: " in text and names(text),
+        seconds=_SECONDS_OF_NODE,
+    )  # fmt: skip
+    errors = (f"{line.place.partition('/')[0]}: {line.text.partition('error: ')[2]}" for line in found.lines)
+    return (*dict.fromkeys(errors), *(f"the log of {item}" for item in found.missing))
 
 
 def _lines_of(known: KnownJob, now: datetime) -> Iterator[Line]:

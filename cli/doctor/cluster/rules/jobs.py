@@ -91,7 +91,7 @@ def explain(cluster: Snapshot, known: KnownJob, said: Sequence[str] = ()) -> Ite
 _ENDS: tuple[tuple[str, str], ...] = (
     (r"FAILED 0:53", "its script never ran: its output file or its directory could not be opened"),
     (r"FAILED 12[67]:0", "a command was not found, or could not be executed"),
-    (r"FAILED 0:(\d+)", "signal {0} ended its script"),
+    (r"FAILED 0:([1-9]\d*)", "signal {0} ended its script"),
     (r"FAILED (\d+):0", "its script ended with exit status {0}"),
     (r"OUT_OF_ME\w* .*", "the kernel ended it, as it took more memory than it had asked for (--mem)"),
     (r"TIMEOUT .*", "its time limit was reached (--time)"),

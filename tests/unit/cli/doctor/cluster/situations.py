@@ -50,7 +50,7 @@ class RecordedCluster(PlayedKubectl):
     events: list[dict[str, Any]] = field(default_factory=list)
     slurm: dict[str, tuple[int, Any]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
-    """Kind, or `exec` -> what kubectl prints instead of an answer."""
+    """Kind, `exec` or `logs` -> what kubectl prints instead of an answer."""
     logs: dict[str, str] = field(default_factory=dict)
     """Pod -> what its slurmd has written."""
     jail: tuple[str, str] = ("", "")
@@ -63,7 +63,8 @@ class RecordedCluster(PlayedKubectl):
         if arguments[0] == "exec":
             return self._exec(arguments)
         if arguments[0] == "logs":
-            return subprocess.CompletedProcess(arguments, 0, self.logs.get(arguments[3], ""), "")
+            refused = self.refused.get("logs", "")
+            return subprocess.CompletedProcess(arguments, bool(refused), self.logs.get(arguments[3], ""), refused)
         asked = arguments[1].split(",")
         found = self.events if asked == ["event"] else self.objects
         found = [item for item in found if item["kind"].lower() in asked and item["kind"] not in self.refused]

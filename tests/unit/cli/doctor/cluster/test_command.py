@@ -110,6 +110,11 @@ ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
         [("job 12", 1, "its script never ran: its output file or its directory could not be opened"),
          ("job 12", 1, "seen: default-0: Could not open stdout file /no/12.out: no mend: ")],
     ),
+    "a job whose node is lost": (
+        both(lambda c: c.past("12", "NODE_FAIL"), lambda c: c.printed("default-0", ""),
+             lambda c: c.refused.update(logs="no answer within 5 s")),
+        [("job 12", 1, "its node was lost"), ("job 12", 1, "the log of default-0/slurmd: no answer within 5 s")],
+    ),
     "a job that memory ended": (
         lambda c: c.past("12", "OUT_OF_MEMORY", code="0:125"), [("job 12", 1, "it took more memory than it had asked")]
     ),
