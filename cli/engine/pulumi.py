@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -22,6 +23,9 @@ ENGINES = ("auto", "pulumi", "kubectl")
 
 _NO_STACK = "no stack named"
 """In Pulumi's complaint about a stack that its backend does not know."""
+
+_LOCKED = re.compile("currently locked|update is currently in progress")
+"""In its complaint that another update is at work: of a backend of files, and of Pulumi's own service."""
 
 
 def choose(engine: str) -> str:
@@ -94,7 +98,8 @@ def export(stack: Stack) -> dict[str, Any]:
 def refuse_locked(stack: Stack) -> None:
     """Raise Failure if another update of the stack is at work, or was killed: `pulumi destroy` could not be run.
 
-    Nothing is asked of the cloud: refreshing the entry of the stack itself does no more than take the lock.
+    Nothing is asked of the cloud: refreshing the entry of the stack itself does no more than take the lock. Whatever
+    else it complains of, `pulumi destroy` says as well.
     """
     deployment = export(stack).get("deployment") or {}
     root = [item["urn"] for item in deployment.get("resources") or [] if item["type"] == "pulumi:pulumi:Stack"]
@@ -102,6 +107,8 @@ def refuse_locked(stack: Stack) -> None:
         return
     command = _command(stack, ["refresh", "--yes", "--skip-preview", "--target", *root])
     done = subprocess.run(command, env=_environment(), check=False, capture_output=True, text=True)
+    if not _LOCKED.search(done.stdout + done.stderr):
+        return
     free = f"nothing was touched. If no other update is at work, {_free(stack)}"
     _done(done, f"pulumi cannot change {stack.name!r} now", hint=free)
 
