@@ -123,11 +123,13 @@ def upgraded_first(planned: Plan) -> list[list[Manifest]]:
     goes on and keeps the records. All else may come at once: workers get their new pods by `elastic`, whose commands a
     slurmctld of an older release does not answer.
     """
-    gets_another = _gets_another(planned, _SLURMDBD) or is_upgrade(planned)
-    if _SLURMDBD not in planned.live or not gets_another or not _ready(planned, DATABASE):  # for which slurmdbd waits
+    if _SLURMDBD not in planned.live or not (_gets_another(planned, _SLURMDBD) or is_upgrade(planned)):
         return []
     both = [found[at] for found in (planned.live, planned.wanted) if (at := ("StatefulSet", DATABASE)) in found]
-    steps = [ACCOUNTING, *([DATABASE] if len(set(map(image_of, both))) > 1 else [])]
+    if len(both) == 2 and not _ready(planned, DATABASE):  # slurmdbd waits for it; an earlier run has ended here
+        steps = [DATABASE, ACCOUNTING]
+    else:
+        steps = [ACCOUNTING, *([DATABASE] if len(set(map(image_of, both))) > 1 else [])]
     return [
         [item for item in planned.objects if item.kind in _OF_DAEMON and component_of(item.document) == name]
         for name in steps

@@ -60,6 +60,7 @@ from cli.text import print_lines
 from config.cluster import ClusterConfig
 from config.sections.cloud import NebiusCloud
 from local.report import Report, Step, open_report
+from slurm.names import ACCOUNTING
 
 EngineOption = Annotated[
     str, typer.Option("--engine", help="auto, pulumi or kubectl. auto takes pulumi where its command is on PATH.")
@@ -232,7 +233,8 @@ def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int, k
         run_again(kubectl, stack.config, policy)
         for objects in upgraded_first(planned):
             name = component_of(objects[0].document)
-            with hinting(DATABASE_GOES_FIRST), report.step(f"Giving {name} its new image") as step:
+            hint = DATABASE_GOES_FIRST if name == ACCOUNTING else way_back(saved, backups=backups)
+            with hinting(hint), report.step(f"Giving {name} its new image") as step:
                 send(kubectl, objects)
                 _await(kubectl, planned, objects, timeout, step)
         with hinting(way_back(saved, backups=backups) if upgrades else ""):
