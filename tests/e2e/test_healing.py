@@ -43,7 +43,7 @@ class Before:
         slurm = self.slurm
         slurm.await_idle("default-0", "default-1")
         wait_until(lambda: len(slurm.pods()) == len(self.pods), "all pods are back")
-        assert slurm.slurm("squeue --noheader --format='%i %j'").split() == [self.held, "held"]
+        assert slurm.slurm("squeue --noheader --name=held --format=%i").split() == [self.held]
         assert _host_key(slurm) == self.host_key
         wait_until(lambda: "alice" in slurm.ssh("id", check=False), "login works again, with the same host key")
         wait_until(lambda: "default-0" in slurm.ssh("sinfo --noheader -N", check=False), "login nodes know slurmctld")
