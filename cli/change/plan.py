@@ -30,7 +30,17 @@ from cli.change.owner import (
     refuse_takeover,
 )
 from cli.errors import Failure, Refused
-from cli.kubectl.client import FIELD_MANAGER, OWNERS, Kubectl, as_list, cluster_labels, is_unknown, labels_of, message
+from cli.kubectl.client import (
+    FIELD_MANAGER,
+    OWNERS,
+    Kubectl,
+    as_list,
+    cluster_labels,
+    is_forbidden,
+    is_unknown,
+    labels_of,
+    message,
+)
 from cli.program.recording import KeptValues, Made, Manifest, manifests, program_loading, record
 from cli.program.values import Resource, Secret, contains, from_state
 from cli.stack import Stack
@@ -249,7 +259,8 @@ def objects_in(kubectl: Kubectl, namespace: str) -> dict[tuple[str, str], dict[s
 def _operated(kubectl: Kubectl, namespace: str) -> dict[tuple[str, str], dict[str, Any]]:
     """What an operator of Prometheus reads; nothing where the cluster does not know such objects (any more).
 
-    `kubectl get KIND` would look through the whole API for a kind that is not there.
+    `kubectl get KIND` would look through the whole API for a kind that is not there. Who may not read them has made
+    none: where the stack file asks for some, sending them fails with the API server's word.
     """
     ours, found = quote(cluster_labels(namespace), safe=""), dict[tuple[str, str], dict[str, Any]]()
     for kind in OPERATED:
@@ -257,7 +268,7 @@ def _operated(kubectl: Kubectl, namespace: str) -> dict[tuple[str, str], dict[st
         done = kubectl.run("get", "--raw", path, check=False)
         if done.returncode == 0:
             found |= {key(item): item for item in _items(done.stdout)}
-        elif not is_unknown(done):
+        elif not is_unknown(done) and not is_forbidden(done):
             raise Failure(message(done.stderr))
     return found
 

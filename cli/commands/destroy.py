@@ -45,6 +45,7 @@ from cli.kubectl.client import (
     cluster_labels,
     complaint,
     in_controller,
+    is_forbidden,
     is_unknown,
     labels_of,
     message,
@@ -332,7 +333,7 @@ class _Order:
         self._delete(kinds, *self.ours)
         for kind in OPERATED:
             done = self.kubectl.run("delete", f"{kind}.{OPERATOR}", *self.ours, "--wait=false", check=False)
-            if done.returncode != 0 and not is_unknown(done):
+            if done.returncode != 0 and not is_unknown(done) and not is_forbidden(done):
                 raise Failure(message(done.stderr), hint="run this again: data is not touched")
         self._delete(RIGHTS_OUTSIDE, *self.ours[2:])
         self._until_gone(lambda: self.kubectl.items(kinds, *self.ours))

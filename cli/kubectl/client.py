@@ -225,6 +225,11 @@ def is_unknown(done: subprocess.CompletedProcess[str]) -> bool:
     return done.returncode != 0 and ("have a resource type" in done.stderr or "(NotFound)" in done.stderr)
 
 
+def is_forbidden(done: subprocess.CompletedProcess[str]) -> bool:
+    """Whether the credentials may not do it. Rights are judged before it is looked whether there is such a kind."""
+    return done.returncode != 0 and "(Forbidden)" in done.stderr
+
+
 def complaint(done: subprocess.CompletedProcess[str]) -> str:
     """Why a command in a pod has failed, in its own words, or in those of kubectl where it was not even started."""
     lines = [line for line in message(done.stderr).splitlines() if not line.startswith("command terminated with")]
