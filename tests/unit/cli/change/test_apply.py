@@ -88,8 +88,8 @@ class Complaining(FakeCluster):
 
 
 def test_a_kind_that_cannot_be_read_is_not_taken_for_one_that_the_cluster_does_not_know() -> None:
-    unknown = "Error from server (NotFound): the server could not find the requested resource"
-    assert planned_in(Complaining(items_there=[], complaint=unknown))
+    for why in ("(NotFound): the server could not find the requested resource", "(Forbidden): no rights"):
+        assert planned_in(Complaining(items_there=[], complaint=f"Error from server {why}"))
     with pytest.raises(Failure, match="Timeout: request did not complete"):
         planned_in(Complaining(items_there=[], complaint="Error from server: Timeout: request did not complete"))
 
