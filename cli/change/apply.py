@@ -149,19 +149,19 @@ def save_first(kubectl: Kubectl, planned: Plan, report: Report) -> str:
     if database and not _gets_another(planned, _SLURMDBD):
         return ""
     parts = ["state", *(["database"] if database else [])]
-    told = {"KIND": BEFORE_UPGRADE, "PARTS": " ".join(parts)}
+    env = {"KIND": BEFORE_UPGRADE, "PARTS": " ".join(parts)}
     try:
-        said = run_job(kubectl, planned.namespace, BACKUP, report, env=told, without={JAIL_COPY})
+        output = run_job(kubectl, planned.namespace, BACKUP, report, env=env, without={JAIL_COPY})
     except Failure as failure:
         raise Failure(
             f"no backup could be made before the upgrade, and nothing was touched: {failure}",
             hint=f"correct that, or go on without one: --no-backup. {failure.hint}".rstrip(". "),
         ) from failure
-    found = re.search(r"backup (\d{8}T\d{6}Z)", said)
+    found = re.search(r"backup (\d{8}T\d{6}Z)", output)
     return found[1] if found else ""
 
 
-def way_back(saved: str, *, backups: bool) -> str:
+def failed_upgrade_hint(saved: str, *, backups: bool) -> str:
     """What to do where the rest of an upgrade fails. `saved`: the backup that this run has made first, if it has."""
     if not backups:
         return "correct the cause and run this again: there is no backup, and so no way back"

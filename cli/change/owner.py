@@ -57,12 +57,12 @@ def note_of(objects: Iterable[Mapping[str, Any]]) -> Note | None:
     """What is noted; None where there is nothing, or what nobody understands."""
     for item in objects:
         try:
-            said = json.loads(annotations_of(item)[RESTORING])
-            step, parts, backup = said["step"], tuple(said["parts"]), str(said["backup"])
+            recorded = json.loads(annotations_of(item)[RESTORING])
+            step, parts, backup = recorded["step"], tuple(recorded["parts"]), str(recorded["backup"])
         except (KeyError, TypeError, ValueError):
             continue
         if step in {"stopping", "putting"}:
-            return Note(step=step, parts=parts, backup=backup, leave_stopped=bool(said.get("leave_stopped")))
+            return Note(step=step, parts=parts, backup=backup, leave_stopped=bool(recorded.get("leave_stopped")))
     return None
 
 
@@ -284,12 +284,12 @@ def data_of(kubectl: Kubectl, namespace: str) -> Kept:
     # A pod's own claims (scratch) go with their pod.
     claims = [item for item in found if not item["metadata"].get("ownerReferences")]
     return Kept(
-        volumes={_told(item): str(item["spec"].get("volumeName") or "") for item in claims},
+        volumes={_claim_text(item): str(item["spec"].get("volumeName") or "") for item in claims},
         keys=bool(kubectl.items("secret", GENERATED, "-n", namespace)),
     )
 
 
-def _told(claim: Mapping[str, Any]) -> str:
+def _claim_text(claim: Mapping[str, Any]) -> str:
     name = str(claim["metadata"]["name"])
     requests = (claim["spec"].get("resources") or {}).get("requests") or {}
     size = str(annotations_of(claim).get(SIZE_ANNOTATION) or requests.get("storage", ""))

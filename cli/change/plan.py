@@ -400,7 +400,7 @@ def foreseen(printed: str, planned: EnginePlan, *, failed: bool) -> tuple[tuple[
     except ValueError as error:
         raise Failure(f"pulumi preview printed no JSON: {printed.strip() or 'nothing'}") from error
     if failed:
-        raise Failure("pulumi preview failed: " + ("\n".join(_said(document, "error")) or "it says no reason"))
+        raise Failure("pulumi preview failed: " + ("\n".join(_messages(document, "error")) or "it says no reason"))
     known, found = {change.resource.urn: change for change in planned.changes}, dict[str, Change]()
     for step in document.get("steps", []):
         old, new = (
@@ -413,9 +413,9 @@ def foreseen(printed: str, planned: EnginePlan, *, failed: bool) -> tuple[tuple[
             action = _ACTIONS[step["op"]]
             by_hand = Change(action=action, resource=(new or old)[0])
             found.setdefault(step["urn"], replace(known.get(step["urn"], by_hand), action=action))
-    return tuple(found.values()), _said(document, "warning")
+    return tuple(found.values()), _messages(document, "warning")
 
 
-def _said(document: Mapping[str, Any], severity: str) -> list[str]:
-    told = [item for item in document.get("diagnostics", []) if item.get("severity") == severity]
-    return [item["message"].strip().removeprefix(f"{severity}: ") for item in told]
+def _messages(document: Mapping[str, Any], severity: str) -> list[str]:
+    diagnostics = [item for item in document.get("diagnostics", []) if item.get("severity") == severity]
+    return [item["message"].strip().removeprefix(f"{severity}: ") for item in diagnostics]

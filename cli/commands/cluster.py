@@ -17,13 +17,13 @@ from cli.change.apply import (
     NOTHING_TOUCHED,
     apply,
     delete_failed_jobs,
+    failed_upgrade_hint,
     hinting,
     image_trial,
     is_upgrade,
     save_first,
     send,
     upgraded_first,
-    way_back,
 )
 from cli.change.change import Change
 from cli.change.effects import refuse
@@ -235,7 +235,7 @@ def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int, k
             with hinting(DATABASE_GOES_FIRST), report.step(f"Giving {name} its new image") as step:
                 send(kubectl, objects)
                 _await(kubectl, planned, objects, timeout, step)
-        with hinting(way_back(saved, backups=backups) if upgrades else ""):
+        with hinting(failed_upgrade_hint(saved, backups=backups) if upgrades else ""):
             _apply(kubectl, planned, lock, report, jobs=jobs, timeout=timeout)
     if jobs.unread:
         require_slurmctld(kubectl, planned.namespace)
@@ -256,8 +256,8 @@ def _apply(kubectl: Kubectl, planned: Plan, lock: Lock, report: Report, *, jobs:
 
 def _tell_kept(kubectl: Kubectl, planned: Plan) -> None:
     if planned.is_only_kept:
-        told = "; ".join(data_of(kubectl, planned.namespace).lines)
-        typer.echo(f"goes on with what `destroy` has kept: {told}")
+        kept = "; ".join(data_of(kubectl, planned.namespace).lines)
+        typer.echo(f"goes on with what `destroy` has kept: {kept}")
 
 
 def _await(kubectl: Kubectl, planned: Plan, objects: Sequence[Manifest], timeout: int, step: Step) -> None:

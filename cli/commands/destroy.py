@@ -191,7 +191,7 @@ class _Order:
         if not self.by_pulumi or self.delete_data:
             return
         found = data_of(self.kubectl, self.namespace).volumes
-        if lost := [told for told, volume in found.items() if not self._is_retained(volume)]:
+        if lost := [claim for claim, volume in found.items() if not self._is_retained(volume)]:
             raise Refused(
                 "Pulumi's engine deletes the namespace with its claims and keys, and this data with them: "
                 + ", ".join(lost),
@@ -274,10 +274,10 @@ class _Order:
         if found and CONTROLLER in sets:
             # What a restore has left stopped may be of an older release than its pods would be.
             release = "" if is_put_back(sets[CONTROLLER]) else release_of(sets[CONTROLLER])
-            told: dict[str, object] = {"cluster_name": cluster_name_of(found[0]), "slurm": release}
+            identity: dict[str, object] = {"cluster_name": cluster_name_of(found[0]), "slurm": release}
             if LOGIN in sets:
-                told |= {"root": jail_root_of(sets[LOGIN]), "homes": has_homes(sets[LOGIN])}
-            self._note("annotate", "namespace", self.namespace, "--overwrite", f"{KEPT_OF}={json.dumps(told)}")
+                identity |= {"root": jail_root_of(sets[LOGIN]), "homes": has_homes(sets[LOGIN])}
+            self._note("annotate", "namespace", self.namespace, "--overwrite", f"{KEPT_OF}={json.dumps(identity)}")
 
     def _note(self, *arguments: str) -> None:
         self.kubectl.run(*arguments, f"--field-manager={FIELD_MANAGER}")

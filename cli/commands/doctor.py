@@ -104,8 +104,10 @@ def job(
     if not found:
         # Nobody knows it, or who does could not be asked.
         silent = {**known.missing, **({"queue": cluster.unread["jobs"]} if "jobs" in cluster.unread else {})}
-        told = "; not asked: " + ", ".join(f"{who} ({why})" for who, why in silent.items()) if silent else ""
-        raise Failure(f"no job {id_} was found{told}", hint="`squeue`, `sacct`", code=COULD_NOT_LOOK if told else USAGE)
+        unasked = "; not asked: " + ", ".join(f"{who} ({why})" for who, why in silent.items()) if silent else ""
+        raise Failure(
+            f"no job {id_} was found{unasked}", hint="`squeue`, `sacct`", code=COULD_NOT_LOOK if unasked else USAGE
+        )
     _tell(cluster, found, config, as_json=as_json, job=id_)
     if any(item.severity != "note" or " waits: " in item.cause for item in found):
         raise typer.Exit(FAILED)

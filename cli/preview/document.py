@@ -124,11 +124,11 @@ def of_cluster(kubectl: Kubectl, stack: Stack) -> Preview:
         try:
             found = changes(kubectl, planned)
         except Refused as refusal:
-            told = Effect(
+            effect = Effect(
                 action="update", kind="Namespace", name=planned.namespace, because=(), cost="",
                 refused=in_one_line(refusal),
             )  # fmt: skip
-            return replace(first, effects=(*first.effects, told), notes=(NOT_COMPARED,))
+            return replace(first, effects=(*first.effects, effect), notes=(NOT_COMPARED,))
     return replace(
         first,
         changes=tuple(found),
@@ -299,8 +299,8 @@ def property_lines(item: PropertyChange) -> Iterator[str]:
     path, old, new = spelled_out(item.path), item.old, item.new
     if isinstance(old, str) and isinstance(new, str) and "\n" in old + new:
         yield f"    {path}:"
-        told = list(difflib.unified_diff(old.splitlines(), new.splitlines(), n=0, lineterm=""))
-        changed = [line for line in told[2:] if not line.startswith("@@")]
+        diff = list(difflib.unified_diff(old.splitlines(), new.splitlines(), n=0, lineterm=""))
+        changed = [line for line in diff[2:] if not line.startswith("@@")]
         yield from (f"{line[0]}       {_short(line[1:])}" for line in changed[:_MOST_LINES])
         if len(changed) > _MOST_LINES:
             yield f"        ... {len(changed) - _MOST_LINES} more changed lines; --json has all"
@@ -375,12 +375,12 @@ def markdown(preview: Preview) -> str:
     markup, no mentions, no links, and GitLab no quick actions. Outside stand only words of ours.
     """
     stack = re.sub(r"[^A-Za-z0-9_.-]+", "_", preview.stack)[:100]  # a file's name, of the characters that Pulumi allows
-    said = counted(preview.changes)
+    summary = counted(preview.changes)
     if preview.outcome == "refused":
-        said = f"**refused**, {len(preview.refused)} to correct"
+        summary = f"**refused**, {len(preview.refused)} to correct"
     elif preview.outcome == "changes" and not preview.changes:
-        said = "only the policy in Slurm changes"
-    head = f"<!-- slurmstack preview of {stack} -->\n### slurmstack: stack `{stack}`: {said}"
+        summary = "only the policy in Slurm changes"
+    head = f"<!-- slurmstack preview of {stack} -->\n### slurmstack: stack `{stack}`: {summary}"
     if preview.against == "file":
         head += "\n\nNo cluster was asked: what was changed by hand and which jobs run is not known here."
     refused = [f"! refused: {spelled_out(reason)}" for reason in preview.refused]
@@ -392,10 +392,10 @@ def _fenced(lines: Sequence[str]) -> list[str]:
     """The lines in a block. Where some are left out, the last line says how many."""
     longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
-    room, kept = LIMIT - 2 * len(fence) - 500, list[str]()
+    bytes_left, kept = LIMIT - 2 * len(fence) - 500, list[str]()
     for line in lines:
-        room -= len(line.encode()) + 1
-        if room < 0:
+        bytes_left -= len(line.encode()) + 1
+        if bytes_left < 0:
             break
         kept.append(line)
     left = len(lines) - len(kept)

@@ -208,8 +208,8 @@ class Rotation:
         touched: set[str] = set()
         while stale := self.stale(self.key.path):
             if new := {place.pod for place in stale} - touched:
-                told = (f"{_TOUCHED}={time.time():.0f}", "--overwrite", f"--field-manager={FIELD_MANAGER}")
-                self._kubectl.run("annotate", "pod", *sorted(new), "-n", self._namespace, *told, check=False)
+                annotation = (f"{_TOUCHED}={time.time():.0f}", "--overwrite", f"--field-manager={FIELD_MANAGER}")
+                self._kubectl.run("annotate", "pod", *sorted(new), "-n", self._namespace, *annotation, check=False)
                 touched |= new
             step.progress(0, 0, _names(stale))
             _refuse_late(deadline, f"the new key has not reached {_names(stale)}")

@@ -94,9 +94,9 @@ def _nodes(status: Status) -> Iterator[Table | Text]:
 def _ill(node: ListedNode) -> Text:
     since = _seconds_since(node.since)
     who = f" by {printable(node.by)}" if node.by else ""
-    told = f"{who}{f' {ago(since)} ago' if since is not None else ''}"
+    by_whom = f"{who}{f' {ago(since)} ago' if since is not None else ''}"
     reason = f": {printable(node.reason)}" if node.reason else ""
-    return Text.assemble("  ", node.name, " ", (node.state, "red" if node.is_down else ""), told, reason)
+    return Text.assemble("  ", node.name, " ", (node.state, "red" if node.is_down else ""), by_whom, reason)
 
 
 def _facts(status: Status) -> Iterator[tuple[str, Text]]:
@@ -136,10 +136,10 @@ def _queue(queue: Queue) -> Text:
 
 def _roll(roll: Roll) -> Text:
     """How far the new pods of a pool are."""
-    told = f"new pods for pool {printable(roll.pool)}: {roll.old} of {roll.size} nodes wait until they are idle"
+    text = f"new pods for pool {printable(roll.pool)}: {roll.old} of {roll.size} nodes wait until they are idle"
     if not roll.failing:
-        return Text(told)
-    return Text(f"{told}, and for new pods that are not ready, or not in Slurm: {_listed(roll.failing)}", style="red")
+        return Text(text)
+    return Text(f"{text}, and for new pods that are not ready, or not in Slurm: {_listed(roll.failing)}", style="red")
 
 
 def _count(pool: Pool, column: str) -> Text:

@@ -183,7 +183,7 @@ def as_csv(report: Report, numbers: Numbers) -> str:
     writer.writeheader()
     for row in report.rows:
         # Without enforcement users name accounts as they like, also as what a spreadsheet would compute.
-        names = {name: printable(_FORMULA.sub(r"\1'", said)) for name, said in _named(report, row).items()}
+        names = {name: printable(_FORMULA.sub(r"\1'", value)) for name, value in _named(report, row).items()}
         writer.writerow({**names, **numbers(report, row)})
     return text.getvalue()
 

@@ -99,8 +99,8 @@ def _alike(findings: Sequence[Finding]) -> list[list[Finding]]:
     found: dict[tuple[str, ...], list[Finding]] = {}
     for item in findings:
         name = item.about.partition(" ")[2]
-        said = (item.cause, item.mend)
-        key = (item.severity, *(text.replace(name, "*") if name else text for text in said))
+        texts = (item.cause, item.mend)
+        key = (item.severity, *(text.replace(name, "*") if name else text for text in texts))
         found.setdefault(key, []).append(item)
     return [part for group in found.values() for part in ([group] if len(group) > _APART else [[one] for one in group])]
 
