@@ -172,8 +172,8 @@ class Kube:
             connection.request(method, path, body=body, headers=headers)
             response = connection.getresponse()
             if response.status not in {http.client.OK, http.client.CREATED}:
-                said = _status_message(response.read(2000).decode(errors="replace"))
-                raise KubeError(f"{method} {path.partition('?')[0]}: {response.status} {said}", response.status)
+                message = _status_message(response.read(2000).decode(errors="replace"))
+                raise KubeError(f"{method} {path.partition('?')[0]}: {response.status} {message}", response.status)
             yield response
         except (OSError, http.client.HTTPException, json.JSONDecodeError) as error:
             raise KubeError(f"no answer from the API server: {error}") from error

@@ -65,7 +65,7 @@ class Periodic:
         # What looks between jobs says what it, or a prolog, found last until it can look again.
         kept = {**last.get("kept", {}), **{name: vars(result) for name, result in results.items()}}
         last["kept"] = {check.name: kept[check.name] for check in checks if check.between_jobs and check.name in kept}
-        results |= {name: result_of(said) for name, said in last["kept"].items()}
+        results |= {name: result_of(entry) for name, entry in last["kept"].items()}
         self._tell(results, int(began), last)
         with contextlib.suppress(OSError):  # a dashboard shows that the last metrics are old
             state.write(self.local.node, state.METRICS, metrics(results, self.now()))
@@ -115,8 +115,8 @@ class Periodic:
             return str(error)
         if record is None:
             return "it has no record of this node"
-        told = slurm.update(name, comment=encode(replace(report, note=note_of(record.comment))))
-        return None if told.ok else told.message
+        updated = slurm.update(name, comment=encode(replace(report, note=note_of(record.comment))))
+        return None if updated.ok else updated.message
 
 
 def metrics(results: Mapping[str, Result], at: float) -> str:

@@ -121,7 +121,7 @@ class NodeTester:
     """The clock that slurmctld has too."""
     _unused: dict[str, float] = field(default_factory=dict)
     """Nodes that are kept for the tests without one -> since when."""
-    _said: dict[str, str] = field(default_factory=dict)
+    _logged: dict[str, str] = field(default_factory=dict)
 
     def round(self) -> None:
         """Look once, and act. Raises SlurmError when slurmctld does not answer."""
@@ -169,9 +169,9 @@ class NodeTester:
     def _did(self, what: str, done: Done) -> bool:
         """Log what was done; what was refused, only once in a row."""
         about, line = what.partition(":")[0], what if done.ok else f"cannot {what}: {done.message}"
-        if done.ok or self._said.get(about) != line:
+        if done.ok or self._logged.get(about) != line:
             self.log(line)
-        self._said[about] = line
+        self._logged[about] = line
         return done.ok
 
 
