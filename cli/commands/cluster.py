@@ -206,7 +206,7 @@ def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int, k
                 raise Failure("another command has just begun to make this cluster", hint="run this again")
             refuse(planned.effects)
             roots.refuse_root_of_plan(kubectl, stack.config, planned, report)
-            _tell_kept(kubectl, planned)
+            _print_kept(kubectl, planned)
             found = None if yes else changes(kubectl, planned)
             jobs, policy = jobs_of_plan(kubectl, planned, asked), asking.result()
         if found is not None:
@@ -254,7 +254,7 @@ def _apply(kubectl: Kubectl, planned: Plan, lock: Lock, report: Report, *, jobs:
         _await(kubectl, planned, planned.objects, timeout, step)
 
 
-def _tell_kept(kubectl: Kubectl, planned: Plan) -> None:
+def _print_kept(kubectl: Kubectl, planned: Plan) -> None:
     if planned.is_only_kept:
         kept = "; ".join(data_of(kubectl, planned.namespace).lines)
         typer.echo(f"goes on with what `destroy` has kept: {kept}")

@@ -53,7 +53,7 @@ def read_nodes(lines: Iterable[list[Parameter]], gres: Iterable[list[Parameter]]
         own = {parameter.key.lower(): parameter for parameter in pairs}
         if pairs[0].key.lower() != "nodename":
             continue
-        _tell(pairs, draft)
+        _leave_others(pairs, draft)
         own |= {new: own.pop(old) for old, new in (("procs", "cpus"), ("features", "feature")) if old in own}
         name = pairs[0].value
         if name.upper() == "DEFAULT":
@@ -73,7 +73,7 @@ def _names(listed: str) -> frozenset[str]:
     return frozenset(hosts(listed))
 
 
-def _tell(pairs: list[Parameter], draft: Draft) -> None:
+def _leave_others(pairs: list[Parameter], draft: Draft) -> None:
     for parameter in pairs:
         if parameter.key.lower() in _LAYOUT:
             draft.leave(parameter, "counts in cpus: each CPU of a pool is given to jobs by itself")
