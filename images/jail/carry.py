@@ -121,7 +121,7 @@ class Carrying:
 
     def _entry(self, old: int, new: int, name: str, path: str) -> None:
         _expect_time(self.until, path)
-        self._report(path)
+        self._log_progress(path)
         with self._leaving_out(path):
             probe = os.open(name, _PATH, dir_fd=old)
             try:
@@ -289,7 +289,7 @@ class Carrying:
                 reason = error.strerror if isinstance(error, OSError) else error
                 self.log(f"left out: {shown(path)}: {reason}")
 
-    def _report(self, path: str) -> None:
+    def _log_progress(self, path: str) -> None:
         now = time.monotonic()
         if now >= self._due:
             if self._due:

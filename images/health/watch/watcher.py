@@ -78,14 +78,14 @@ class Watcher:
         for action in decision.held:
             about = f"{action.node.name} ({action.reason.partition(':')[0]})"
             complaints[about] = f"{why}: {about}"
-        self._tell(complaints)  # before anything that slurmctld may not do, for as long as it is stuck
+        self._log_once(complaints)  # before anything that slurmctld may not do, for as long as it is stuck
         problems = [problem for action in decision.actions if (problem := self._act(action))]
         if self.releaser is not None:
             problems += self.releaser.release(views, now)
-        self._tell({problem: problem for problem in problems})
+        self._log_once({problem: problem for problem in problems})
         self._logged = frozenset({*complaints, *problems})
 
-    def _tell(self, complaints: Mapping[str, str]) -> None:
+    def _log_once(self, complaints: Mapping[str, str]) -> None:
         """Log what is complained of, once until it is over. By what it is about: a line may have figures that move."""
         for key, line in complaints.items():
             if key not in self._logged:
