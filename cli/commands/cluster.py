@@ -27,10 +27,11 @@ from cli.change.apply import (
 )
 from cli.change.change import Change
 from cli.change.effects import refuse
+from cli.change.engine_plan import against_state_and_cluster, jobs_of
 from cli.change.jobs import JobsTouched, cancel_lost_jobs, read_queue, refuse_lost_jobs
 from cli.change.lock import Lock, held
 from cli.change.owner import data_of, forget_restore
-from cli.change.plan import Plan, against_state_and_cluster, changes, jobs_of, jobs_of_plan, plan
+from cli.change.plan import Plan, changes, jobs_of_plan, plan
 from cli.change.rollout import await_rollout, configuration_jobs, require_slurmctld
 from cli.commands.options import ConfigOption, JsonOption
 from cli.engine import pulumi as engines

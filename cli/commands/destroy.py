@@ -15,6 +15,7 @@ import typer
 from cli.access.reach import reach_if_made, whereabouts
 from cli.backup.restore import refuse_restoring
 from cli.change.effects import refuse
+from cli.change.engine_plan import removal
 from cli.change.jobs import jobs_destroyed, lines, refuse_lost_jobs
 from cli.change.lock import held
 from cli.change.owner import (
@@ -33,7 +34,7 @@ from cli.change.owner import (
     refuse_takeover,
     release_of,
 )
-from cli.change.plan import KINDS, OPERATED, OPERATOR, RIGHTS_OUTSIDE, removal
+from cli.change.plan import KINDS, OPERATED, OPERATOR, RIGHTS_OUTSIDE
 from cli.commands.cluster import EngineOption, YesOption, choose, require_terminal
 from cli.commands.options import ConfigOption
 from cli.engine import pulumi as engines

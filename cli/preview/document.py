@@ -19,9 +19,10 @@ import typer
 from cli.access.reach import reach_if_made
 from cli.change.change import Action, Change, PropertyChange, counts_of, of_recording
 from cli.change.effects import Effect
+from cli.change.engine_plan import against_state_and_cluster, compared, foreseen, jobs_of
 from cli.change.jobs import JobsTouched, read_queue, refusal
 from cli.change.jobs import lines as job_lines
-from cli.change.plan import against_state_and_cluster, changes, compared, foreseen, jobs_of, jobs_of_plan, plan
+from cli.change.plan import changes, jobs_of_plan, plan
 from cli.change.rollout import worked_jobs
 from cli.engine import pulumi as engines
 from cli.errors import CHANGES, REFUSED, USAGE, Failure, Refused
