@@ -244,16 +244,6 @@ def has_put_back(item: Mapping[str, Any]) -> bool:
     return PUT_BACK in ((item.get("metadata") or {}).get("annotations") or {})
 
 
-def forget_restore(kubectl: Kubectl, namespace: str, objects: Iterable[Mapping[str, Any]]) -> None:
-    """An apply has started what a restore has left stopped: a pool of no nodes would be taken for one that it stops."""
-    for item in objects:
-        noted = {REPLICAS_BEFORE, PUT_BACK, RESTORING} & set(item["metadata"].get("annotations") or {})
-        if noted and item["kind"] in {"StatefulSet", "Deployment"}:
-            workload = f"{item['kind'].lower()}/{item['metadata']['name']}"
-            away = [f"{note}-" for note in sorted(noted)]
-            kubectl.run("annotate", workload, "-n", namespace, *away, f"--field-manager={FIELD_MANAGER}")
-
-
 # What `destroy` keeps
 
 AFTERWARDS = (
@@ -301,11 +291,6 @@ def only_kept(kubectl: Kubectl, namespace: str) -> Kept | None:
     """The data, where nothing else of the cluster is there; None where `destroy` has not left it so."""
     present = kubectl.items("namespace", namespace)
     return data_of(kubectl, namespace) if any(KEPT in labels_of(item) for item in present) else None
-
-
-def unmark(kubectl: Kubectl, namespace: str) -> None:
-    """The cluster is there again."""
-    kubectl.run("label", "namespace", namespace, f"{KEPT}-", f"--field-manager={FIELD_MANAGER}")
 
 
 # What a cluster's data can never become, in place or after a `destroy` that has kept them

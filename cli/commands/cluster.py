@@ -16,8 +16,10 @@ from cli.change.apply import (
     DATABASE_GOES_FIRST,
     NOTHING_TOUCHED,
     apply,
+    cancel_lost_jobs,
     delete_failed_jobs,
     failed_upgrade_hint,
+    forget_restore,
     hinting,
     image_trial,
     is_upgrade,
@@ -28,9 +30,9 @@ from cli.change.apply import (
 from cli.change.change import Change
 from cli.change.effects import refuse
 from cli.change.engine_plan import against_state_and_cluster, jobs_of
-from cli.change.jobs import JobsTouched, cancel_lost_jobs, read_queue, refuse_lost_jobs
+from cli.change.jobs import JobsTouched, read_queue, refuse_lost_jobs
 from cli.change.lock import Lock, held
-from cli.change.owner import data_of, forget_restore
+from cli.change.owner import data_of
 from cli.change.plan import Plan, changes, jobs_of_plan, plan
 from cli.change.rollout import await_rollout, configuration_jobs, require_slurmctld
 from cli.commands.options import ConfigOption, JsonOption
