@@ -35,21 +35,18 @@ from cli.change.lock import Lock, held
 from cli.change.owner import data_of
 from cli.change.plan import Plan, changes, jobs_of_plan, plan
 from cli.change.rollout import await_rollout, configuration_jobs, require_slurmctld
-from cli.commands.options import ConfigOption, JsonOption
+from cli.commands.options import ConfigOption, DetailedOption, JsonOption, MarkdownOption, form_of
 from cli.engine import pulumi as engines
 from cli.errors import FAILED, USAGE, Failure, Refused
 from cli.jail import roots
 from cli.kubectl.client import Kubectl, component_of
 from cli.preview.document import (
-    DetailedOption,
-    MarkdownOption,
     PolicyPlan,
     Preview,
     beside_objects,
     change_lines,
     counted,
     exit_status,
-    form_of,
     markdown,
     of_cluster,
     of_engine,

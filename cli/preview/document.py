@@ -1,4 +1,4 @@
-"""The document behind `preview` and `validate --against`, the same whatever the stack is compared with.
+"""The document behind `preview` and `validate --against` (files.py), the same whatever the stack is compared with.
 
 And how people read it: on a terminal, and as one comment for a pull request. Both have the same lines.
 """
@@ -11,25 +11,20 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
-from typing import Annotated, Any, Literal
-
-import typer
+from typing import Any, Literal
 
 from cli.access.reach import reach_if_made
-from cli.change.change import Action, Change, PropertyChange, counts_of, of_recording
+from cli.change.change import Action, Change, PropertyChange, counts_of
 from cli.change.effects import Effect
-from cli.change.engine_plan import against_state_and_cluster, compared, foreseen, jobs_of
+from cli.change.engine_plan import against_state_and_cluster, foreseen, jobs_of
 from cli.change.jobs import JobsTouched, read_queue, refusal
 from cli.change.jobs import lines as job_lines
 from cli.change.plan import changes, jobs_of_plan, plan
 from cli.change.rollout import worked_jobs
 from cli.engine import pulumi as engines
-from cli.errors import CHANGES, REFUSED, USAGE, Failure, Refused
+from cli.errors import CHANGES, REFUSED, Failure, Refused
 from cli.kubectl.client import NO_SLURMDBD, SILENT_SLURMDBD, Kubectl, if_slurmdbd_answers, is_true, message
-from cli.program.recording import record
-from cli.stack import Stack, open_stack
-from config import ConfigError
+from cli.stack import Stack
 from config.cluster import ClusterConfig
 from slurm.names import ACCOUNTING, ACCOUNTING_HOST
 from slurm.policy import COMPONENT, environment, policy_document
@@ -162,32 +157,6 @@ def of_engine(stack: Stack) -> Preview:
         notes=(*first.notes, *more, *(f"Pulumi: {warning}" for warning in warnings)),
         policy=policy_of(stack),
     )
-
-
-def of_files(stack: Stack, file: Path) -> Preview:
-    """What the change from an earlier stack file means. Asks no cluster and no cloud, and needs no keys."""
-    old = _earlier(file)
-    runs = (record(sections, stack=stack.name) for sections in (old.sections, stack.sections))
-    planned = compared(stack, *map(of_recording, runs))
-    return Preview(
-        stack=stack.name,
-        against="file",
-        # Keys are made once, whatever the stack file says.
-        changes=tuple(item for item in planned.changes if not item.resource.type.startswith("random:")),
-        effects=planned.effects,
-    )
-
-
-def _earlier(file: Path) -> Stack:
-    """An earlier version of a stack file. Raises Failure if it is not a valid one."""
-    try:
-        return open_stack(file)
-    except ConfigError as error:
-        raise Failure(
-            f"--against {file}: {error.problems[0].where}: {error.problems[0].message}",
-            hint="name a version of the stack file that this version of slurmstack accepts",
-            code=USAGE,
-        ) from error
 
 
 # The policy: what would change in Slurm, by a look at Slurm itself
@@ -346,21 +315,6 @@ def spelled_out(text: str) -> str:
 def counted(found: Sequence[Change]) -> str:
     """`1 to create, 2 to update`."""
     return ", ".join(f"{count} to {action}" for action, count in counts_of(found).items()) or "no changes"
-
-
-Form = Literal["text", "json", "markdown"]
-
-MarkdownOption = Annotated[bool, typer.Option("--markdown", help="Print a comment for a pull request.")]
-DetailedOption = Annotated[
-    bool, typer.Option("--detailed-exitcode", help="Exit with 4 if there is something to change.")
-]
-
-
-def form_of(*, as_json: bool, as_markdown: bool) -> Form:
-    """What the options ask for. Raises Failure if that is two things."""
-    if as_json and as_markdown:
-        raise Failure("--json and --markdown contradict each other", hint="leave out one of them", code=USAGE)
-    return "json" if as_json else "markdown" if as_markdown else "text"
 
 
 LIMIT = 65_000
