@@ -126,8 +126,8 @@ def superfluous(backups: Iterable[Backup], keep: Mapping[str, int]) -> list[str]
             last.setdefault(backup.time.strftime(_SPANS[span]), backup.id)
         kept |= set([*last.values()][:number])
     newest = complete[0].id if complete else ""
-    gone = [backup for backup in counted if backup.id < newest and backup.id not in kept]
-    return [backup.snapshot(part) for backup in gone for part in backup.parts]
+    expired = [backup for backup in counted if backup.id < newest and backup.id not in kept]
+    return [backup.snapshot(part) for backup in expired for part in backup.parts]
 
 
 def refuse_another_cluster(backups: Sequence[Backup], cluster: Iterable[str], url: str) -> None:
@@ -277,8 +277,8 @@ class Saving:
     def forget(self, keep: str) -> None:
         """Remove backups that are beyond the stack file's `keep` (`last=3 daily=7`), and what only they needed."""
         wanted = {span: int(number) for span, _, number in (part.partition("=") for part in keep.split())}
-        gone = superfluous(backups_of(self._repository.snapshots()), wanted)
-        done = self._repository.run("forget", "--quiet", "--prune", *gone) if gone else None
+        expired = superfluous(backups_of(self._repository.snapshots()), wanted)
+        done = self._repository.run("forget", "--quiet", "--prune", *expired) if expired else None
         if done is not None and not done.ok:  # the backup is there, and the next one tries again
             self._log.failure(f"old backups could not be removed: {restic.last_words(done)}")
 

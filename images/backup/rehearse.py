@@ -85,8 +85,8 @@ def scratch_conf(text: str) -> str:
     }  # fmt: skip
     if "accounting_storage/slurmdbd" in text:
         own["AccountingStorageHost"] = "127.0.0.1"
-    away = _LEFT_OUT | {key.lower() for key in own}
-    kept = (line for line in text.split("\n") if line.partition("=")[0].strip().lower() not in away)
+    dropped = _LEFT_OUT | {key.lower() for key in own}
+    kept = (line for line in text.split("\n") if line.partition("=")[0].strip().lower() not in dropped)
     return "\n".join([*map(_closed, kept), *(f"{key}={value}" for key, value in own.items())]) + "\n"
 
 
