@@ -157,7 +157,7 @@ def follow_job(kubectl: Kubectl, namespace: str, name: str, report: Report) -> s
     An API server that is away for minutes does not end it.
     """
     place, begun, has_begun = ("-n", namespace), time.monotonic(), False
-    heard = begun
+    heard_at = begun
     with report.step(f"Job {name}") as step:
         while True:
             try:
@@ -166,9 +166,9 @@ def follow_job(kubectl: Kubectl, namespace: str, name: str, report: Report) -> s
                 found = [status for pod in pods for status in statuses(pod)]
                 has_begun = has_begun or any("waiting" not in status.get("state", {}) for status in found)
                 complaint = "" if has_begun else _complaint_of(kubectl, namespace, name)
-                heard = time.monotonic()
+                heard_at = time.monotonic()
             except Failure as failure:
-                if time.monotonic() - heard > SILENCE:
+                if time.monotonic() - heard_at > SILENCE:
                     failure.hint = f"the job {name} goes on in the cluster meanwhile"
                     raise
                 time.sleep(POLL)

@@ -228,8 +228,8 @@ def forget_restore(kubectl: Kubectl, namespace: str, objects: Iterable[Mapping[s
         noted = {REPLICAS_BEFORE, PUT_BACK, RESTORING} & set(item["metadata"].get("annotations") or {})
         if noted and item["kind"] in {"StatefulSet", "Deployment"}:
             workload = f"{item['kind'].lower()}/{item['metadata']['name']}"
-            away = [f"{note}-" for note in sorted(noted)]
-            kubectl.run("annotate", workload, "-n", namespace, *away, f"--field-manager={FIELD_MANAGER}")
+            removals = [f"{note}-" for note in sorted(noted)]
+            kubectl.run("annotate", workload, "-n", namespace, *removals, f"--field-manager={FIELD_MANAGER}")
 
 
 # Images

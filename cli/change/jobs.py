@@ -285,7 +285,7 @@ class _Change:
             for name, pools in self.partitions.items()
             if name not in self.new_partitions and not any(pool in self.new_pools for pool in pools)
         ]
-        lose = [name for name, pool in self.pools.items() if pool.size and self._goes(name)]
+        lose = [name for name, pool in self.pools.items() if pool.size and self._leaving_from(name)]
         return (*partitions, *(f"nodes of pool {name!r} leave" for name in lose))
 
     def _worst(self, job: Job, grace: Mapping[str, int]) -> tuple[JobEffect, str] | None:
@@ -301,7 +301,7 @@ class _Change:
     def _of_node(self, job: Job, node: str, grace: Mapping[str, int]) -> tuple[JobEffect, str] | None:
         """What becomes of a running job by one of its nodes, whose pod may have been made to wait otherwise."""
         name, _, ordinal = node.rpartition("-")
-        first, why = self._goes(name) or (0, "")
+        first, why = self._leaving_from(name) or (0, "")
         if not why or not ordinal.isdigit() or int(ordinal) < first:
             return None
         pool = self.pools.get(name)
@@ -314,7 +314,7 @@ class _Change:
         longer = "has no time limit" if job.left is None else f"may run for another {ago(job.left)}"
         return "ends", f"{waits}, but the job {longer}"
 
-    def _goes(self, name: str) -> tuple[int, str] | None:
+    def _leaving_from(self, name: str) -> tuple[int, str] | None:
         """From which number on the nodes of a pool leave, and why; None if none does, or it is no pool.
 
         From a pool that stays elastic nodes go when they are idle.

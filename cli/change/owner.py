@@ -141,7 +141,7 @@ def refuse_other_kept(namespace: Mapping[str, Any] | None, config: ClusterConfig
         was = json.loads(annotations_of(namespace).get(KEPT_OF, "{}"))
         name, release, root = (str(was.get(key, "")) for key in ("cluster_name", "slurm", "root"))
         homes = config.jail.homes is not None
-        apart = bool(was.get("homes", homes)) if has_jail else homes
+        had_homes = bool(was.get("homes", homes)) if has_jail else homes
     except (ValueError, AttributeError):  # somebody's own
         return
     own = "" if config.images.tag is not None else config.slurm.version
@@ -149,7 +149,7 @@ def refuse_other_kept(namespace: Mapping[str, Any] | None, config: ClusterConfig
         other_name(name, config.slurm.cluster_name)
         or other_jail(release, own, root, config.jail.root or "")
         or other_state(release, own)
-        or other_homes(apart, homes)
+        or other_homes(had_homes, homes)
     )
     if why:
         kept = f"the namespace {namespace['metadata']['name']!r} has the data that `destroy` has kept"

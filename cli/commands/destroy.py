@@ -344,7 +344,7 @@ class _Order:
 
     def _delete_namespace(self) -> None:
         """Delete all objects, those in no namespace first: once the namespace has gone, others may make it anew."""
-        goes = self.kubectl.items("namespace", self.namespace)
+        namespaces = self.kubectl.items("namespace", self.namespace)
         static = [
             item
             for item in self.kubectl.items("persistentvolume")
@@ -360,7 +360,7 @@ class _Order:
             self._delete("persistentvolume", *(str(item["metadata"]["name"]) for item in static))
         self._delete(RIGHTS_OUTSIDE, *self.ours[2:])
         self._delete("namespace", self.namespace)
-        for item in (*goes, *static):
+        for item in (*namespaces, *static):
             self._until_gone(partial(self._same, item))
 
     def _same(self, item: Mapping[str, Any]) -> list[dict[str, Any]]:

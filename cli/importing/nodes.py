@@ -112,13 +112,13 @@ def _node(name: str, options: dict[str, Parameter], devices: list[dict[str, Para
 
 def put_pools(nodes: Mapping[str, Node], partitions: Mapping[str, set[str]], draft: Draft) -> dict[str, list[str]]:
     """Pools into the draft; their nodes by the pool's name. `partitions` has the nodes of each."""
-    alike: dict[tuple[object, ...], list[str]] = {}
+    groups: dict[tuple[object, ...], list[str]] = {}
     for name, node in nodes.items():
         homes = tuple(partition for partition, members in partitions.items() if name in members)
-        alike.setdefault((*node.kind, homes), []).append(name)
+        groups.setdefault((*node.kind, homes), []).append(name)
     features = {feature for node in nodes.values() for feature in node.value("feature").split(",")}
     pools: dict[str, list[str]] = {}
-    for members in alike.values():
+    for members in groups.values():
         # A feature of this name, which others have, too, would put their nodes into this pool's node set.
         name = _pool_name(members, {*pools, *features, *RESERVED_POOL_NAMES})
         pools[name] = members

@@ -288,8 +288,8 @@ def around_difference(old: str, new: str) -> tuple[str, str]:
     """Both texts, or, if one is long, a part of each from shortly before their first difference on."""
     if max(len(old), len(new)) <= _LONGEST:
         return old, new
-    alike = next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
-    start = max(alike - _BEFORE, 0)
+    common = next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    start = max(common - _BEFORE, 0)
     return _short(old, start), _short(new, start)
 
 

@@ -60,14 +60,14 @@ def _pods(status: Status) -> Iterator[Table | Text]:
     """All pods but workers that are well: those are counted by pool."""
     names = {node.name for node in status.nodes}
     workers = [pod for pod in status.pods if pod.component == WORKER or pod.name in names]
-    ill = [pod for pod in workers if not pod.ready or pod.phase != "Running"]
+    unready = [pod for pod in workers if not pod.ready or pod.phase != "Running"]
     table = Table("POD", "STATE", "READY", "RESTARTS", "ON", box=None, pad_edge=False)
-    for pod in [*(pod for pod in status.pods if pod not in workers), *ill[:_LISTED]]:
+    for pod in [*(pod for pod in status.pods if pod not in workers), *unready[:_LISTED]]:
         ready = Text("yes") if pod.ready else Text("no", style="red")
         table.add_row(Text(pod.name), Text(pod.phase), ready, str(pod.restarts), Text(pod.node))
     yield table
-    if len(ill) > _LISTED:
-        yield Text(f"and {len(ill) - _LISTED} more workers that are not ready")
+    if len(unready) > _LISTED:
+        yield Text(f"and {len(unready) - _LISTED} more workers that are not ready")
 
 
 def _nodes(status: Status) -> Iterator[Table | Text]:
@@ -84,14 +84,14 @@ def _nodes(status: Status) -> Iterator[Table | Text]:
     for pool in status.pools:
         table.add_row(Text(printable(pool.name)), *(_count(pool, name) for name in columns))
     yield table
-    ill = [node for node in status.nodes if node.is_down or node.reason]
-    for node in ill[:_LISTED]:
-        yield _ill(node)
-    if len(ill) > _LISTED:
-        yield Text(f"  and {len(ill) - _LISTED} more: `slurmstack health` shows all")
+    listed = [node for node in status.nodes if node.is_down or node.reason]
+    for node in listed[:_LISTED]:
+        yield _node_line(node)
+    if len(listed) > _LISTED:
+        yield Text(f"  and {len(listed) - _LISTED} more: `slurmstack health` shows all")
 
 
-def _ill(node: ListedNode) -> Text:
+def _node_line(node: ListedNode) -> Text:
     since = _seconds_since(node.since)
     who = f" by {printable(node.by)}" if node.by else ""
     by_whom = f"{who}{f' {ago(since)} ago' if since is not None else ''}"

@@ -54,8 +54,8 @@ def _machines(cluster: Snapshot) -> Iterator[Finding]:
         pressure = [kind for kind in ("DiskPressure", "MemoryPressure", "PIDPressure") if is_true(item, kind)]
         ready = kubelet.get("status") == "True"
         if not ready or pressure:
-            ill = f"has {', '.join(pressure)}" if ready else "is not ready: its kubelet does not report"
-            cause = f"the Kubernetes machine {name} {ill}"
+            problem = f"has {', '.join(pressure)}" if ready else "is not ready: its kubelet does not report"
+            cause = f"the Kubernetes machine {name} {problem}"
             mend = f"kubectl describe node {name}; replace it (local: `slurmstack local up`)"
             seen = (kubelet.get("message", ""), f"its pods: {', '.join(on) or 'none of ours'}")
             yield Finding(f"machine {name}", "error" if on else "warning", cause, mend, seen, weight=len(on))
@@ -138,8 +138,8 @@ def why_unplaced(pod: Pod) -> str:
 
 def _not_well(cluster: Snapshot, pod: Pod) -> tuple[str, str, str] | None:
     """What ails a pod that has a machine, in whose words, and what mends it; None if nothing does."""
-    if ill := next(filter(None, (_container(cluster, pod, item) for item in pod.containers)), None):
-        return ill
+    if problem := next(filter(None, (_container(cluster, pod, item) for item in pod.containers)), None):
+        return problem
     # A machine that is made for it takes minutes.
     placed = condition(pod.item, "PodScheduled").get("lastTransitionTime")
     age = cluster.now - at(placed or pod.item["metadata"].get("creationTimestamp"))
