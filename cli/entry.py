@@ -43,10 +43,10 @@ def main() -> NoReturn:
     except OSError as error:
         if error.errno not in _NO_ROOM:
             raise
-        _end(_tell(error))
+        _end(_print_error(error))
 
 
-def _tell(error: OSError) -> int:
+def _print_error(error: OSError) -> int:
     """Say why something could not be written. Returns the exit status."""
     what = str(error.filename or "the output")
     with contextlib.suppress(OSError):
@@ -62,7 +62,7 @@ def _end(status: int) -> NoReturn:
         sys.stderr.flush()
     except OSError as error:  # a reader that has gone, as in `slurmstack status | head -1`, or a disk that is full
         if error.errno in _NO_ROOM and not status:
-            _tell(error)
+            _print_error(error)
         status = status or 1
     os._exit(status)
 

@@ -51,8 +51,8 @@ def _default(option: Any) -> str:
     """What holds without it, where its help does not say so."""
     if option.secondary_opts:
         return f"Default: {(option.opts if option.default else option.secondary_opts)[0]}."
-    said = option.is_flag or not option.default or "Default:" in option.help
-    return "" if said else f"Default: {option.default}."
+    documented = option.is_flag or not option.default or "Default:" in option.help
+    return "" if documented else f"Default: {option.default}."
 
 
 def _written(option: Any) -> str:
@@ -93,11 +93,11 @@ def _described(path: str, command: Any) -> Iterator[str]:
     names = [f"[{re.split('[, ]', name)[0]}]" for name, _ in _options(command) if name in COMMON and "-c" not in name]
     names += [max(one.opts, key=len) + f" {one.metavar or 'X'}" for one in command.params if _needed(one)]
     arguments = {_argument(one): one.help for one in command.params if one.param_type_name == "argument"}
-    said = re.search(r"Exit status:? (?:0; )?(.*?[.])(?:\s|$)", command.help or "", re.DOTALL)
-    status = f" Exit: {' '.join(said[1].split())}" if said else ""
+    exit_status = re.search(r"Exit status:? (?:0; )?(.*?[.])(?:\s|$)", command.help or "", re.DOTALL)
+    status = f" Exit: {' '.join(exit_status[1].split())}" if exit_status else ""
     yield from ("", *_wrapped(f"`{' '.join([path, *names, *arguments])}`: {_clause(_brief(command.help))}{status}"))
-    told = [(name.strip("[]"), _brief(text)) for name, text in arguments.items() if text]
-    own = [line for name, text in [*told, *options] for line in _wrapped(f"- `{name}` {text}")]
+    documented = [(name.strip("[]"), _brief(text)) for name, text in arguments.items() if text]
+    own = [line for name, text in [*documented, *options] for line in _wrapped(f"- `{name}` {text}")]
     yield from ("", *own) if own else ()
 
 

@@ -72,7 +72,7 @@ class Backup(pulumi.ComponentResource):
         self._args = args
         accounting = args.accounting
         self._database = [*accounting.database_mounts, volumes.mount("run", "/run/slurmstack")] if accounting else []
-        self._told = {"CLUSTER_NAME": args.cluster_name} if accounting else {}
+        self._accounting_env = {"CLUSTER_NAME": args.cluster_name} if accounting else {}
         """To programs that have to do with accounting."""
         self._state = volumes.claim_volume("state", args.controller.claim.metadata.name)
         self.backup = self._create(BACKUP, self._saving(), "controller", scheduled=True)
@@ -131,7 +131,7 @@ class Backup(pulumi.ComponentResource):
             *self._database,
         ]
         parts = " ".join(["state", *(["database"] if args.accounting else []), "jail"])
-        state = self._container("backup-state", seen, **self._told, PARTS=parts, **args.controller.volume.env)
+        state = self._container("backup-state", seen, **self._accounting_env, PARTS=parts, **args.controller.volume.env)
         keep = " ".join(f"{span}={number}" for span, number in backup.keep if number)
         largest = str(parse_bytes(backup.largest_file))
         beside = k8s.core.v1.PodAffinityTermArgs(
@@ -165,7 +165,7 @@ class Backup(pulumi.ComponentResource):
         return k8s.core.v1.PodSpecArgs(
             init_containers=[
                 self._container("restore-choose", [_SECRET]),
-                self._container("restore-state", seen, **self._told, **state_env),
+                self._container("restore-state", seen, **self._accounting_env, **state_env),
                 self._jail_container("restore-jail"),
             ],
             # Accounts are files of the jail: those of the stack file, not those of the backup's time.
@@ -179,17 +179,17 @@ class Backup(pulumi.ComponentResource):
         shared = {"/secrets/munge": "keys", "/secrets/database": "keys", "/stage": "stage", "/var/lib/mysql": "stage"}
         made_up = [(name, path) for path, name in shared.items()]
         seen = [_SECRET, *(volumes.mount(name, path) for name, path in (*apart.items(), *made_up))]
-        container = self._container("rehearse", seen, **self._told, MEMORY_LIMIT=str(parse_bytes(_MEMORY)))
+        container = self._container("rehearse", seen, **self._accounting_env, MEMORY_LIMIT=str(parse_bytes(_MEMORY)))
         container.resources = pods.resources(cpu="100m", memory=_MEMORY, disk=_REHEARSED)
         memory = [volumes.memory_dir(name) for name in (*apart, "keys")]
         stage = volumes.empty_dir("stage", size_limit=_REHEARSED)
         return k8s.core.v1.PodSpecArgs(containers=[container], volumes=[*self._volumes(database=False), *memory, stage])
 
-    def _jail_container(self, name: str, *, read_only: bool = False, **told: str) -> k8s.core.v1.ContainerArgs:
+    def _jail_container(self, name: str, *, read_only: bool = False, **env: str) -> k8s.core.v1.ContainerArgs:
         exclude, volume = self._args.backup.exclude, self._args.jail.volume
         excluded = {"EXCLUDE": json.dumps(list(exclude))} if exclude else {}
         mounts = [volumes.mount("jail", "/jail", read_only=read_only), *volume.of_homes(read_only=read_only)]
-        container = self._container(name, mounts, **excluded, **volume.env, **told)
+        container = self._container(name, mounts, **excluded, **volume.env, **env)
         container.security_context = pods.into_jail(name)
         return container
 
@@ -198,12 +198,12 @@ class Backup(pulumi.ComponentResource):
     ) -> k8s.core.v1.ContainerArgs:
         """`name`: the program and its step, with - between."""
         scope, backup = self._args.scope, self._args.backup
-        told = {"REPOSITORY": backup.repository(scope.name), "REGION": backup.region, **more}
+        env = {"REPOSITORY": backup.repository(scope.name), "REGION": backup.region, **more}
         return k8s.core.v1.ContainerArgs(
             name=name,
             image=scope.image("database"),  # which has restic, and the programs that dump and load
             command=pods.program(*name.split("-")),
-            env=pods.env(**told),
+            env=pods.env(**env),
             volume_mounts=[volumes.mount("handover", "/handover"), volumes.mount("cache", "/cache"), *mounts],
             resources=pods.resources(cpu="100m", memory="256Mi", disk="40Gi"),
         )

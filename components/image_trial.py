@@ -79,10 +79,10 @@ class ImageTrial(pulumi.ComponentResource):
 
 def _container(scope: Scope, role: ImageRole) -> k8s.core.v1.ContainerArgs:
     program, word = _PROGRAMS[role]
-    told = f'said="$({program} 2>&1)"; echo "{program}: $said"'
+    script = f'said="$({program} 2>&1)"; echo "{program}: $said"'
     return k8s.core.v1.ContainerArgs(
         name=role,
         image=scope.image(role),
-        command=["sh", "-c", f'{told}; case "$said" in *{word}*) ;; *) exit 1; esac'],
+        command=["sh", "-c", f'{script}; case "$said" in *{word}*) ;; *) exit 1; esac'],
         resources=pods.resources(cpu="10m", memory="32Mi"),
     )

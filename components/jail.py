@@ -57,7 +57,7 @@ class Jail(pulumi.ComponentResource):
             name="populate",
             image=scope.image("jail"),  # its root file system is copied into an empty volume
             command=[f"{pods.LIBEXEC}/populate"],
-            env=pods.env(JAIL_VERSION=scope.tags["jail"], **self._told(scope), **self.volume.env),
+            env=pods.env(JAIL_VERSION=scope.tags["jail"], **self._root_env(scope), **self.volume.env),
             volume_mounts=[self.volume.whole()],
             resources=pods.resources(cpu="100m", memory="64Mi"),
         )
@@ -72,7 +72,7 @@ class Jail(pulumi.ComponentResource):
             volumes=[volumes.claim_volume("jail", JAIL)],
         )
 
-    def _told(self, scope: Scope) -> dict[str, str]:
+    def _root_env(self, scope: Scope) -> dict[str, str]:
         """Of a named root, which has to have the release of the daemons: those of another one would not fit to it."""
         jail = scope.config.jail
         if jail.root is None:

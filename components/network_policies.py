@@ -55,8 +55,8 @@ class NetworkPolicies(pulumi.ComponentResource):
         if WORKER in outsiders:  # beside that of all nodes
             metrics = Ingress(from_=[self._readers()], ports=_ports((outsiders[WORKER],)))
             self._create_policy(WORKER, self._selector(WORKER), [metrics], None)
-        ways = [self._from(port, found) for port, found in _by_port(table, target=LOGIN)]
-        self._create_policy(LOGIN, self._selector(LOGIN), [Ingress(ports=_ports((SSH_PORT,))), *ways], None)
+        exposed = [self._from(port, found) for port, found in _by_port(table, target=LOGIN)]
+        self._create_policy(LOGIN, self._selector(LOGIN), [Ingress(ports=_ports((SSH_PORT,))), *exposed], None)
         self.register_outputs({})
 
     def _selector(self, component: str) -> k8s.meta.v1.LabelSelectorArgs:

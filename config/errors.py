@@ -238,7 +238,7 @@ GONE: Final = {
 
 def what_became(where: str) -> str | None:
     """Of a section or key that there was once; None for any other."""
-    for place, said in GONE.items():
+    for place, note in GONE.items():
         if re.fullmatch(place.replace(".", "[.]").replace("*", "[^.]+"), where):
-            return f"this {'key' if '.' in where else 'section'} is gone{said}"
+            return f"this {'key' if '.' in where else 'section'} is gone{note}"
     return None

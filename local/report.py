@@ -42,7 +42,7 @@ class Step:
     """One piece of work in progress; `tell` shows how far it is, at first after `interval_s`."""
 
     def __init__(self, tell: Callable[[str, str], None], interval_s: float) -> None:
-        self._started = self._told = time.monotonic()
+        self._started = self._printed_at = time.monotonic()
         self._tell = tell
         self._interval_s = interval_s
         self.notes = ""
@@ -55,8 +55,8 @@ class Step:
     def progress(self, done: int, total: int, detail: str = "") -> None:
         """Say how far it is; `total` 0 means that nobody knows."""
         now = time.monotonic()
-        if now - self._told >= self._interval_s:
-            self._told = now
+        if now - self._printed_at >= self._interval_s:
+            self._printed_at = now
             self._interval_s = min(_PLAIN_GROWTH * self._interval_s, _PLAIN_MOST_S)
             self._tell(progress_text(done, total, detail), self.taken)
 

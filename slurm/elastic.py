@@ -70,6 +70,7 @@ def _conf(name: str, pool: WorkerPool) -> str:
 
 def settings(name: str, pool: WorkerPool) -> str:
     """What the program `elastic` is told of a pool (images/elastic/view.py)."""
-    said: dict[str, int | str] = {"min": pool.least, "max": pool.most, "conf": _conf(name, pool)}
-    said["resume_timeout"] = span_seconds(pool.resume_timeout)  # for the `elastic` of before; the next release drops it
-    return json.dumps(said, sort_keys=True)
+    values: dict[str, int | str] = {"min": pool.least, "max": pool.most, "conf": _conf(name, pool)}
+    # For the `elastic` of before; the next release drops it.
+    values["resume_timeout"] = span_seconds(pool.resume_timeout)
+    return json.dumps(values, sort_keys=True)

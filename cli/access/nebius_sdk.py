@@ -69,9 +69,9 @@ def open_sdk() -> SDK:
             federation_invitation_writer=sys.stderr,  # standard output belongs to the answer
         )
     except FileNotFoundError as error:
-        raise Failure(f"there are no credentials for the Nebius cloud: {_said(error)}", hint=HINT) from None
+        raise Failure(f"there are no credentials for the Nebius cloud: {_error_text(error)}", hint=HINT) from None
     except (SDKError, OSError, ValueError, KeyError, TypeError, YAMLError) as error:
-        raise Failure(f"the credentials for the Nebius cloud cannot be used: {_said(error)}", hint=HINT) from None
+        raise Failure(f"the credentials for the Nebius cloud cannot be used: {_error_text(error)}", hint=HINT) from None
 
 
 def close_sdk(sdk: SDK) -> None:
@@ -84,5 +84,5 @@ def _profile_file() -> Path:
     return (Path(DEFAULT_CONFIG_DIR) / DEFAULT_CONFIG_FILE).expanduser()
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__

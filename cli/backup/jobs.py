@@ -157,7 +157,7 @@ def follow_job(kubectl: Kubectl, namespace: str, name: str, report: Report) -> s
     An API server that is away for minutes does not end it.
     """
     place, begun, has_begun = ("-n", namespace), time.monotonic(), False
-    heard = begun
+    heard_at = begun
     with report.step(f"Job {name}") as step:
         while True:
             try:
@@ -166,9 +166,9 @@ def follow_job(kubectl: Kubectl, namespace: str, name: str, report: Report) -> s
                 found = [status for pod in pods for status in statuses(pod)]
                 has_begun = has_begun or any("waiting" not in status.get("state", {}) for status in found)
                 complaint = "" if has_begun else _complaint_of(kubectl, namespace, name)
-                heard = time.monotonic()
+                heard_at = time.monotonic()
             except Failure as failure:
-                if time.monotonic() - heard > SILENCE:
+                if time.monotonic() - heard_at > SILENCE:
                     failure.hint = f"the job {name} goes on in the cluster meanwhile"
                     raise
                 time.sleep(POLL)
@@ -181,8 +181,8 @@ def follow_job(kubectl: Kubectl, namespace: str, name: str, report: Report) -> s
                 pod = [str(each["metadata"]["name"]) for each in pods[-1:]]
                 return kubectl.run("logs", *pod, *place, "--all-containers", check=False).stdout if pod else ""
             if is_true(job, "Failed"):
-                told = [item for item in job["status"]["conditions"] if item["type"] == "Failed"]
-                raise Failure(f"the job {name} failed: {told[0].get('message') or told[0].get('reason')}")
+                conditions = [item for item in job["status"]["conditions"] if item["type"] == "Failed"]
+                raise Failure(f"the job {name} failed: {conditions[0].get('message') or conditions[0].get('reason')}")
             if complaint and time.monotonic() - begun > STUCK:
                 kubectl.run("delete", "job", name, *place, "--ignore-not-found", "--cascade=foreground")
                 raise JobFailed(f"the pod of {name} did not start: {complaint}")
@@ -194,8 +194,8 @@ def follow_job(kubectl: Kubectl, namespace: str, name: str, report: Report) -> s
 def _complaint_of(kubectl: Kubectl, namespace: str, job: str) -> str:
     """What Kubernetes complains about, of a Job's pod that does not run: its machine, its volumes, its image."""
     warnings = kubectl.items("event", "-n", namespace, "--field-selector=type=Warning")
-    said = [str(item.get("message")) for item in warnings if item["involvedObject"]["name"].startswith(job)]
-    return said[-1] if said else ""
+    messages = [str(item.get("message")) for item in warnings if item["involvedObject"]["name"].startswith(job)]
+    return messages[-1] if messages else ""
 
 
 def _refuse_failed(status: Mapping[str, Any]) -> None:
@@ -203,9 +203,9 @@ def _refuse_failed(status: Mapping[str, Any]) -> None:
     ended = status.get("state", {}).get("terminated", {"exitCode": 0})
     if ended.get("exitCode") == 0:
         return
-    told = str(ended.get("message") or f"ended with {ended.get('exitCode')} ({ended.get('reason')})")
-    errors = [line.partition(": error: ")[2] for line in told.splitlines() if ": error: " in line]
-    said = "\n".join(errors) or told.strip().splitlines()[-1]
-    failure = JobFailed(f"{status['name']}: {said}", hint=hint_after(said, ""))
+    message = str(ended.get("message") or f"ended with {ended.get('exitCode')} ({ended.get('reason')})")
+    errors = [line.partition(": error: ")[2] for line in message.splitlines() if ": error: " in line]
+    reason = "\n".join(errors) or message.strip().splitlines()[-1]
+    failure = JobFailed(f"{status['name']}: {reason}", hint=hint_after(reason, ""))
     failure.container = status["name"]
     raise failure

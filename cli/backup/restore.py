@@ -58,8 +58,8 @@ def parts_of(what: Sequence[str], *, accounting: bool) -> list[str]:
 
 def chosen(kubectl: Kubectl, namespace: str, parts: Sequence[str], at: str, report: Report) -> str:
     """The id of the backup that a restore would take, which was read. Raises Failure."""
-    told = {"WHAT": " ".join(parts), "AT": at}
-    (found,) = answer_in(run_job(kubectl, namespace, BACKUPS, report, env=told))
+    env = {"WHAT": " ".join(parts), "AT": at}
+    (found,) = answer_in(run_job(kubectl, namespace, BACKUPS, report, env=env))
     return str(found["id"])
 
 
@@ -123,7 +123,7 @@ class Restoring:
             # Whatever happens from here on, an apply may not start what is there.
             self._annotate({RESTORING: replace(note, step="putting").written(), PUT_BACK: None})
             is_putting = True
-            said = self._put_back(backup)
+            output = self._put_back(backup)
             self._annotate({PUT_BACK: backup, RESTORING: None})
         except BaseException as error:
             has_only_looked = isinstance(error, JobFailed) and error.container in _LOOKING
@@ -139,7 +139,7 @@ class Restoring:
             raise Failure(what, hint=hint, code=INTERRUPTED) from None
         if start:
             self._start_and_wait()
-        return said
+        return output
 
     def _stop(self, note: Note) -> None:
         """Let no backup begin, and nothing write to what is put back. Raises Failure."""
@@ -158,14 +158,14 @@ class Restoring:
     def _save(self, parts: Sequence[str]) -> None:
         """A backup of what is replaced, which no retention takes away."""
         saved = ["state", *(part for part in parts if part != "state")]  # its container opens the repository
-        told, anywhere = {"KIND": "before-restore", "PARTS": " ".join(saved)}, CONTROLLER in self._components
+        env, anywhere = {"KIND": "before-restore", "PARTS": " ".join(saved)}, CONTROLLER in self._components
         without = () if "jail" in saved else (JAIL_COPY,)
-        run_job(self._kubectl, self._namespace, BACKUP, self._report, env=told, without=without, anywhere=anywhere)
+        run_job(self._kubectl, self._namespace, BACKUP, self._report, env=env, without=without, anywhere=anywhere)
 
     def _put_back(self, backup: str) -> str:
-        told = {"WHAT": " ".join(self._parts), "AT": backup}
+        env = {"WHAT": " ".join(self._parts), "AT": backup}
         without = [*(() if "jail" in self._parts else _OF_JAIL), *(_OF_SLURM if {*self._parts} == {"jail"} else ())]
-        make_job(self._kubectl, self._namespace, RESTORE, name=RESTORE, env=told, without=without)
+        make_job(self._kubectl, self._namespace, RESTORE, name=RESTORE, env=env, without=without)
         return follow_job(self._kubectl, self._namespace, RESTORE, self._report)
 
     def _undo(self, note: Note, cause: BaseException, goes_on: str) -> None:
@@ -254,8 +254,8 @@ class Restoring:
         self._patch("statefulset", CONTROLLER, {"metadata": {"annotations": notes}})
 
     def _scale(self, item: Mapping[str, Any], replicas: int, *, note: str | None) -> None:
-        told = {"metadata": {"annotations": {REPLICAS_BEFORE: note}}, "spec": {"replicas": replicas}}
-        self._patch(item["kind"].lower(), item["metadata"]["name"], told)
+        change = {"metadata": {"annotations": {REPLICAS_BEFORE: note}}, "spec": {"replicas": replicas}}
+        self._patch(item["kind"].lower(), item["metadata"]["name"], change)
 
     def _end_pods(self, component: str) -> None:
         """Wait until its pods are gone."""

@@ -136,8 +136,8 @@ def _inside(value: bytes) -> Iterator[bytes]:
     """What is secret in a file that is a Secret's value, as `alertmanager.yml`: passwords, and addresses of hooks."""
     text = value.decode("utf-8", "replace")
     for match in _ASSIGNED.finditer(text):
-        if not _NO_VALUE.fullmatch(said := match["value"].strip("\\\"'")):
-            yield said.encode()
+        if not _NO_VALUE.fullmatch(secret := match["value"].strip("\\\"'")):
+            yield secret.encode()
     yield from (found.encode() for found in _HOOK.findall(text))
 
 

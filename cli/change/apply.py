@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
+
+from rich.markup import escape
 
 from cli.backup.jobs import JAIL_COPY, run_job
+from cli.change.jobs import Touched, first_ids
 from cli.change.lock import Lock
-from cli.change.owner import image_of, release_of, unmark
+from cli.change.owner import KEPT, PUT_BACK, REPLICAS_BEFORE, RESTORING, image_of, release_of
 from cli.change.plan import APPLY, Plan, kind_of
 from cli.errors import Failure
-from cli.kubectl.client import FIELD_MANAGER, Kubectl, as_list, component_of, is_true, message
+from cli.kubectl.client import FIELD_MANAGER, Kubectl, as_list, complaint, component_of, in_controller, is_true, message
 from cli.program.recording import Manifest
+from cli.text import plain, say
+from images.common.slurm_records import task_ids
 from local.report import Report
 from slurm.names import ACCOUNTING, BACKUP, CONTROLLER, DATABASE, GENERATED, IMAGES
 
@@ -58,7 +64,12 @@ def apply(kubectl: Kubectl, planned: Plan, lock: Lock, before_prune: Callable[[]
     if left := [f"{kind_of(item)}/{item['metadata']['name']}" for item in planned.left]:
         kubectl.run("delete", *sorted(left), "-n", planned.namespace, "--ignore-not-found", "--wait=false")
     if planned.is_only_kept:
-        unmark(kubectl, planned.namespace)
+        _unmark(kubectl, planned.namespace)
+
+
+def _unmark(kubectl: Kubectl, namespace: str) -> None:
+    """The cluster is there again."""
+    kubectl.run("label", "namespace", namespace, f"{KEPT}-", f"--field-manager={FIELD_MANAGER}")
 
 
 def send(kubectl: Kubectl, objects: Sequence[Manifest]) -> None:
@@ -151,19 +162,19 @@ def save_first(kubectl: Kubectl, planned: Plan, report: Report) -> str:
     if database and not _gets_another(planned, _SLURMDBD):
         return ""
     parts = ["state", *(["database"] if database else [])]
-    told = {"KIND": BEFORE_UPGRADE, "PARTS": " ".join(parts)}
+    env = {"KIND": BEFORE_UPGRADE, "PARTS": " ".join(parts)}
     try:
-        said = run_job(kubectl, planned.namespace, BACKUP, report, env=told, without={JAIL_COPY})
+        output = run_job(kubectl, planned.namespace, BACKUP, report, env=env, without={JAIL_COPY})
     except Failure as failure:
         raise Failure(
             f"no backup could be made before the upgrade, and nothing was touched: {failure}",
             hint=f"correct that, or go on without one: --no-backup. {failure.hint}".rstrip(". "),
         ) from failure
-    found = re.search(r"backup (\d{8}T\d{6}Z)", said)
+    found = re.search(r"backup (\d{8}T\d{6}Z)", output)
     return found[1] if found else ""
 
 
-def way_back(saved: str, *, backups: bool) -> str:
+def failed_upgrade_hint(saved: str, *, backups: bool) -> str:
     """What to do where the rest of an upgrade fails. `saved`: the backup that this run has made first, if it has."""
     if not backups:
         return "correct the cause and run this again: there is no backup, and so no way back"
@@ -192,6 +203,35 @@ def _gets_another(planned: Plan, which: tuple[str, str]) -> bool:
     both = planned.live[which], planned.wanted[which]
     before, after = map(release_of, both)
     return before != after if before and after else len(set(map(image_of, both))) > 1
+
+
+# What either way to apply does beside the objects
+
+
+def cancel_lost_jobs(kubectl: Kubectl, namespace: str, lost: Iterable[Touched]) -> None:
+    """Cancel the jobs that the change would end or keep from ever starting, and no other; says which."""
+    # scancel does not understand all that squeue prints of an array's tasks, and others of the array may be elsewhere.
+    jobs = tuple(lost)
+    waiting = {task for item in jobs if not item.nodes for task in task_ids(item.id)}
+    running = {item.id for item in jobs if item.nodes}
+    for ids, state in ((waiting, ["--state=pending"]), (running, [])):
+        if ids:
+            scancel = ("xargs", "-n", "500", "scancel", *state)
+            done = in_controller(kubectl, namespace, *scancel, stdin="\n".join(sorted(ids)), seconds=600)
+            if done.returncode != 0:  # one that has ended meanwhile, as a rule
+                say(f"note: {escape(plain(complaint(done)))}")
+    if jobs:
+        say(f"cancelled: {escape(first_ids(jobs))}")
+
+
+def forget_restore(kubectl: Kubectl, namespace: str, objects: Iterable[Mapping[str, Any]]) -> None:
+    """An apply has started what a restore has left stopped: a pool of no nodes would be taken for one that it stops."""
+    for item in objects:
+        noted = {REPLICAS_BEFORE, PUT_BACK, RESTORING} & set(item["metadata"].get("annotations") or {})
+        if noted and item["kind"] in {"StatefulSet", "Deployment"}:
+            workload = f"{item['kind'].lower()}/{item['metadata']['name']}"
+            removals = [f"{note}-" for note in sorted(noted)]
+            kubectl.run("annotate", workload, "-n", namespace, *removals, f"--field-manager={FIELD_MANAGER}")
 
 
 # Images

@@ -88,9 +88,9 @@ def refused(found: Iterable[Effect]) -> list[Effect]:
 
 def refuse(found: Iterable[Effect]) -> None:
     """Raise Refused if any of these is."""
-    if those := refused(found):
-        listed = "\n".join(f"  {effect.kind} {effect.name}: {effect.refused}" for effect in those)
-        count = f"{len(those)} change{'s' if len(those) > 1 else ''}"
+    if refusals := refused(found):
+        listed = "\n".join(f"  {effect.kind} {effect.name}: {effect.refused}" for effect in refusals)
+        count = f"{len(refusals)} change{'s' if len(refusals) > 1 else ''}"
         raise Refused(f"the stack file asks for {count} that cannot be made:\n{listed}")
 
 

@@ -9,15 +9,13 @@ from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from rich.markup import escape
-
 from cli.errors import Failure, Refused
 from cli.kubectl.client import Kubectl, complaint, in_controller, labels_of
-from cli.text import ago, plain, say
+from cli.text import ago
 from images.common.slurm_conf import IN_FORCE, without_block
 from images.common.slurm_conf import SLURM_CONF as CONF
 from images.common.slurm_jobs import ENDED, Job, JobList
-from images.common.slurm_records import NotUnderstoodError, task_ids
+from images.common.slurm_records import NotUnderstoodError
 from slurm.names import CONFIG_MAP, POOL_LABEL
 
 Document = Mapping[str, Any]
@@ -287,7 +285,7 @@ class _Change:
             for name, pools in self.partitions.items()
             if name not in self.new_partitions and not any(pool in self.new_pools for pool in pools)
         ]
-        lose = [name for name, pool in self.pools.items() if pool.size and self._goes(name)]
+        lose = [name for name, pool in self.pools.items() if pool.size and self._leaving_from(name)]
         return (*partitions, *(f"nodes of pool {name!r} leave" for name in lose))
 
     def _worst(self, job: Job, grace: Mapping[str, int]) -> tuple[JobEffect, str] | None:
@@ -303,7 +301,7 @@ class _Change:
     def _of_node(self, job: Job, node: str, grace: Mapping[str, int]) -> tuple[JobEffect, str] | None:
         """What becomes of a running job by one of its nodes, whose pod may have been made to wait otherwise."""
         name, _, ordinal = node.rpartition("-")
-        first, why = self._goes(name) or (0, "")
+        first, why = self._leaving_from(name) or (0, "")
         if not why or not ordinal.isdigit() or int(ordinal) < first:
             return None
         pool = self.pools.get(name)
@@ -316,7 +314,7 @@ class _Change:
         longer = "has no time limit" if job.left is None else f"may run for another {ago(job.left)}"
         return "ends", f"{waits}, but the job {longer}"
 
-    def _goes(self, name: str) -> tuple[int, str] | None:
+    def _leaving_from(self, name: str) -> tuple[int, str] | None:
         """From which number on the nodes of a pool leave, and why; None if none does, or it is no pool.
 
         From a pool that stays elastic nodes go when they are idle.
@@ -341,7 +339,7 @@ class _Change:
         return not any(pool is not None and pool.size for pool in left)
 
 
-# What is said and done about it
+# What is said about it
 
 
 def refuse_lost_jobs(found: JobsTouched, command: str = "up") -> None:
@@ -362,7 +360,7 @@ def refusal(found: JobsTouched, command: str = "up") -> Refused | None:
     if not found.lost:
         return None
     return Refused(
-        f"{len(found.lost)} job{'s' if len(found.lost) > 1 else ''} would end or never start: {_listed(found.lost)}",
+        f"{len(found.lost)} job{'s' if len(found.lost) > 1 else ''} would end or never start: {first_ids(found.lost)}",
         hint="wait until they have ended, "
         + ("move those that wait (`scontrol update jobid=ID partition=NAME`), " if command == "up" else "")
         + f"or cancel them with `{command} --kill-jobs`",
@@ -386,25 +384,10 @@ def lines(found: JobsTouched) -> list[str]:
     if waiting := [item for item in found.touched if not item.nodes]:
         many = len(waiting) > 1
         never = f"{len(waiting)} pending job{'s' if many else ''} {JOB_EFFECTS['never_starts'][many]}"
-        rows.append(f"{never}, as {waiting[0].why}: {_listed(waiting)}")
+        rows.append(f"{never}, as {waiting[0].why}: {first_ids(waiting)}")
     return [f"{head}; {shares}", *(f"  {row}" for row in rows)]
 
 
-def cancel_lost_jobs(kubectl: Kubectl, namespace: str, lost: Iterable[Touched]) -> None:
-    """Cancel the jobs that the change would end or keep from ever starting, and no other; says which."""
-    # scancel does not understand all that squeue prints of an array's tasks, and others of the array may be elsewhere.
-    jobs = tuple(lost)
-    waiting = {task for item in jobs if not item.nodes for task in task_ids(item.id)}
-    running = {item.id for item in jobs if item.nodes}
-    for ids, state in ((waiting, ["--state=pending"]), (running, [])):
-        if ids:
-            scancel = ("xargs", "-n", "500", "scancel", *state)
-            done = in_controller(kubectl, namespace, *scancel, stdin="\n".join(sorted(ids)), seconds=600)
-            if done.returncode != 0:  # one that has ended meanwhile, as a rule
-                say(f"note: {escape(plain(complaint(done)))}")
-    if jobs:
-        say(f"cancelled: {escape(_listed(jobs))}")
-
-
-def _listed(jobs: Sequence[Touched]) -> str:
+def first_ids(jobs: Sequence[Touched]) -> str:
+    """Ids of the first LINES jobs, as squeue shows them, joined by commas."""
     return ", ".join(item.id for item in jobs[:LINES]) + (", ..." if len(jobs) > LINES else "")

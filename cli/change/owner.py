@@ -57,12 +57,12 @@ def note_of(objects: Iterable[Mapping[str, Any]]) -> Note | None:
     """What is noted; None where there is nothing, or what nobody understands."""
     for item in objects:
         try:
-            said = json.loads(annotations_of(item)[RESTORING])
-            step, parts, backup = said["step"], tuple(said["parts"]), str(said["backup"])
+            recorded = json.loads(annotations_of(item)[RESTORING])
+            step, parts, backup = recorded["step"], tuple(recorded["parts"]), str(recorded["backup"])
         except (KeyError, TypeError, ValueError):
             continue
         if step in {"stopping", "putting"}:
-            return Note(step=step, parts=parts, backup=backup, leave_stopped=bool(said.get("leave_stopped")))
+            return Note(step=step, parts=parts, backup=backup, leave_stopped=bool(recorded.get("leave_stopped")))
     return None
 
 
@@ -141,7 +141,7 @@ def refuse_other_kept(namespace: Mapping[str, Any] | None, config: ClusterConfig
         was = json.loads(annotations_of(namespace).get(KEPT_OF, "{}"))
         name, release, root = (str(was.get(key, "")) for key in ("cluster_name", "slurm", "root"))
         homes = config.jail.homes is not None
-        apart = bool(was.get("homes", homes)) if has_jail else homes
+        had_homes = bool(was.get("homes", homes)) if has_jail else homes
     except (ValueError, AttributeError):  # somebody's own
         return
     own = "" if config.images.tag is not None else config.slurm.version
@@ -149,7 +149,7 @@ def refuse_other_kept(namespace: Mapping[str, Any] | None, config: ClusterConfig
         other_name(name, config.slurm.cluster_name)
         or other_jail(release, own, root, config.jail.root or "")
         or other_state(release, own)
-        or other_homes(apart, homes)
+        or other_homes(had_homes, homes)
     )
     if why:
         kept = f"the namespace {namespace['metadata']['name']!r} has the data that `destroy` has kept"
@@ -244,16 +244,6 @@ def has_put_back(item: Mapping[str, Any]) -> bool:
     return PUT_BACK in ((item.get("metadata") or {}).get("annotations") or {})
 
 
-def forget_restore(kubectl: Kubectl, namespace: str, objects: Iterable[Mapping[str, Any]]) -> None:
-    """An apply has started what a restore has left stopped: a pool of no nodes would be taken for one that it stops."""
-    for item in objects:
-        noted = {REPLICAS_BEFORE, PUT_BACK, RESTORING} & set(item["metadata"].get("annotations") or {})
-        if noted and item["kind"] in {"StatefulSet", "Deployment"}:
-            workload = f"{item['kind'].lower()}/{item['metadata']['name']}"
-            away = [f"{note}-" for note in sorted(noted)]
-            kubectl.run("annotate", workload, "-n", namespace, *away, f"--field-manager={FIELD_MANAGER}")
-
-
 # What `destroy` keeps
 
 AFTERWARDS = (
@@ -284,12 +274,12 @@ def data_of(kubectl: Kubectl, namespace: str) -> Kept:
     # A pod's own claims (scratch) go with their pod.
     claims = [item for item in found if not item["metadata"].get("ownerReferences")]
     return Kept(
-        volumes={_told(item): str(item["spec"].get("volumeName") or "") for item in claims},
+        volumes={_claim_text(item): str(item["spec"].get("volumeName") or "") for item in claims},
         keys=bool(kubectl.items("secret", GENERATED, "-n", namespace)),
     )
 
 
-def _told(claim: Mapping[str, Any]) -> str:
+def _claim_text(claim: Mapping[str, Any]) -> str:
     name = str(claim["metadata"]["name"])
     requests = (claim["spec"].get("resources") or {}).get("requests") or {}
     size = str(annotations_of(claim).get(SIZE_ANNOTATION) or requests.get("storage", ""))
@@ -301,11 +291,6 @@ def only_kept(kubectl: Kubectl, namespace: str) -> Kept | None:
     """The data, where nothing else of the cluster is there; None where `destroy` has not left it so."""
     present = kubectl.items("namespace", namespace)
     return data_of(kubectl, namespace) if any(KEPT in labels_of(item) for item in present) else None
-
-
-def unmark(kubectl: Kubectl, namespace: str) -> None:
-    """The cluster is there again."""
-    kubectl.run("label", "namespace", namespace, f"{KEPT}-", f"--field-manager={FIELD_MANAGER}")
 
 
 # What a cluster's data can never become, in place or after a `destroy` that has kept them

@@ -1,7 +1,4 @@
-"""What an apply changes, and what that costs data, machines and jobs.
-
-A stack compared with its cluster, or, where the Pulumi engine applies, with Pulumi's state and the engine's own look.
-"""
+"""What an apply with kubectl changes, and what that costs: a stack compared with its cluster."""
 
 from __future__ import annotations
 
@@ -14,13 +11,11 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import quote
 
-from cli.access.reach import reach, reach_if_made
-from cli.change.change import Action, Change, compare, differences, of_object, of_recording, of_states
+from cli.change.change import Change, differences, of_object
 from cli.change.effects import Effect, effects
 from cli.change.jobs import JobsTouched, Queue, jobs_touched
 from cli.change.owner import (
     KEPT,
-    refuse_foreign,
     refuse_half_restored,
     refuse_half_rotated,
     refuse_left_behind,
@@ -41,11 +36,8 @@ from cli.kubectl.client import (
     labels_of,
     message,
 )
-from cli.program.recording import KeptValues, Made, Manifest, manifests, program_loading, record
-from cli.program.values import Resource, Secret, contains, from_state
-from cli.stack import Stack
+from cli.program.recording import KeptValues, Manifest, manifests, program_loading, record
 from config.cluster import ClusterConfig
-from config.sections.cloud import NebiusCloud
 from slurm.names import CONFIG_MAP, CONTROLLER, GENERATED, JAIL, POOL_LABEL
 
 RIGHTS_OUTSIDE = "clusterrolebinding,clusterrole,priorityclass"
@@ -310,123 +302,3 @@ def _items(printed: str) -> list[dict[str, Any]]:
 def _comparable(document: dict[str, Any]) -> dict[str, Any]:
     metadata = {name: value for name, value in document["metadata"].items() if name not in _OF_THE_SERVER}
     return {**document, "metadata": metadata, "status": None}
-
-
-# Where the Pulumi engine applies
-
-_ACTIONS: Mapping[str, Action] = {
-    "create": "create",
-    "import": "create",
-    "update": "update",
-    "replace": "replace",
-    "create-replacement": "replace",
-    "delete": "delete",
-}
-"""Steps of the engine that change something; the halves of a replacement are one change."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class EnginePlan:
-    """What it takes to come from one state of a stack to another."""
-
-    changes: tuple[Change, ...]
-    effects: tuple[Effect, ...]
-    resources: tuple[Resource, ...] = ()
-    """All resources that are to be."""
-
-
-def against_state(stack: Stack, document: Mapping[str, Any]) -> EnginePlan:
-    """The stack compared with a document that `pulumi stack export` printed. Nothing is asked of any cloud."""
-    recording = record(stack.sections, stack=stack.name, made=_made(document))
-    return compared(stack, of_export(document), of_recording(recording))
-
-
-def against_state_and_cluster(stack: Stack, document: Mapping[str, Any]) -> EnginePlan:
-    """The same. Raises Failure if the namespace in a cluster that is there is not the stack's, or is half restored."""
-    if isinstance(stack.config.cloud, NebiusCloud):
-        return against_state(stack, document)
-    kubectl, namespace = reach(stack), stack.config.cluster.namespace
-    there = next(iter(kubectl.items("namespace", namespace)), None)
-    refuse_foreign(there)
-    refuse_other_stack(kubectl, there, stack.name)
-    workloads = kubectl.items("statefulset,deployment", "-n", namespace)
-    refuse_half_restored(workloads)
-    refuse_rolling(kubectl, namespace, workloads)
-    return against_state(stack, document)
-
-
-def removal(stack: Stack, document: Mapping[str, Any]) -> EnginePlan:
-    """What it means to destroy everything in a document that `pulumi stack export` printed."""
-    return compared(stack, of_export(document), [])
-
-
-def compared(stack: Stack, before: Sequence[Resource], after: Sequence[Resource]) -> EnginePlan:
-    """Two sets of resources compared; `stack` is that of the later one."""
-    changes = compare(before, after)
-    found = effects(changes, stack.config)
-    return EnginePlan(changes=tuple(changes), effects=found, resources=tuple(after))
-
-
-def jobs_of(stack: Stack, planned: EnginePlan) -> JobsTouched:
-    """What an update by the engine does to the jobs. A cluster that cannot be asked stops no preview."""
-    namespace = stack.config.cluster.namespace
-    try:
-        kubectl = reach_if_made(stack)
-        if kubectl is None:
-            return JobsTouched()
-        old = [
-            *kubectl.items("statefulset,podtemplate", "-n", namespace),
-            *kubectl.items("configmap", CONFIG_MAP, "-n", namespace),
-        ]
-    except Failure as failure:
-        return JobsTouched(unread=str(failure))
-    resources = (item for item in planned.resources if item.type.startswith("kubernetes:"))
-    new = [item.inputs for item in resources if "metadata" in item.inputs]  # a Helm release is no object
-    return jobs_touched(kubectl, namespace, old=old, new=new)
-
-
-def of_export(document: Mapping[str, Any]) -> list[Resource]:
-    """The resources of a document that `pulumi stack export` printed."""
-    return of_states((document.get("deployment") or {}).get("resources") or [])
-
-
-def _made(document: Mapping[str, Any]) -> dict[tuple[str, str], Made]:
-    """The cloud's resources as they are, so that ids and addresses in the new program are the real ones."""
-    made = {}
-    for item in (document.get("deployment") or {}).get("resources") or []:
-        if item["type"].startswith("nebius:") and not item.get("delete"):
-            outputs = from_state(item.get("outputs") or {})
-            known = {name: value for name, value in outputs.items() if not contains(value, Secret)}
-            made[item["type"], item["urn"].rsplit("::", 1)[1]] = Made(id=item.get("id", ""), outputs=known)
-    return made
-
-
-def foreseen(printed: str, planned: EnginePlan, *, failed: bool) -> tuple[tuple[Change, ...], list[str]]:
-    """What `pulumi preview --json` would change, with our properties where the state tells them; and its warnings.
-
-    Raises Failure with the engine's words if it has failed.
-    """
-    try:
-        document = json.loads(printed)
-    except ValueError as error:
-        raise Failure(f"pulumi preview printed no JSON: {printed.strip() or 'nothing'}") from error
-    if failed:
-        raise Failure("pulumi preview failed: " + ("\n".join(_said(document, "error")) or "it says no reason"))
-    known, found = {change.resource.urn: change for change in planned.changes}, dict[str, Change]()
-    for step in document.get("steps", []):
-        old, new = (
-            of_states([{"urn": step["urn"], **(step.get(it) or {"type": ""})}]) for it in ("oldState", "newState")
-        )
-        # Not ready when it was refreshed, as a pool whose nodes wait for jobs: the engine only waits once more.
-        says_nothing = not any(step.get(name) for name in ("detailedDiff", "diffReasons", "replaceReasons"))
-        waits = step["op"] == "update" and says_nothing and old and new and old[0].inputs == new[0].inputs
-        if step["op"] in _ACTIONS and (old or new) and not waits:
-            action = _ACTIONS[step["op"]]
-            by_hand = Change(action=action, resource=(new or old)[0])
-            found.setdefault(step["urn"], replace(known.get(step["urn"], by_hand), action=action))
-    return tuple(found.values()), _said(document, "warning")
-
-
-def _said(document: Mapping[str, Any], severity: str) -> list[str]:
-    told = [item for item in document.get("diagnostics", []) if item.get("severity") == severity]
-    return [item["message"].strip().removeprefix(f"{severity}: ") for item in told]

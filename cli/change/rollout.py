@@ -138,8 +138,8 @@ def _missing(
     """What has not yet taken effect of these Jobs and of what else has pods, for people. Raises Failure for a job."""
     running = []
     for job in (item for item in awaited if item.kind == "Job"):
-        said = found.get(job.key, {}).get("status", {}).get("conditions", [])
-        conditions = {item["type"]: item for item in said if item["status"] == "True"}
+        all_conditions = found.get(job.key, {}).get("status", {}).get("conditions", [])
+        conditions = {item["type"]: item for item in all_conditions if item["status"] == "True"}
         if failed := conditions.get("Failed"):
             words = _last_words(kubectl, namespace, job.name) or failed.get("message", "")
             what = f"{_purpose(job.name)} failed: {words}"
@@ -228,9 +228,9 @@ def _late(kubectl: Kubectl, namespace: str, what: str) -> Failure:
             waits, ended = state.get("waiting", {}), state.get("terminated", {})
             is_on_its_way = waits.get("reason") in {"PodInitializing", "ContainerCreating"}
             if (waits and not is_on_its_way) or ended.get("exitCode"):
-                said = f"{waits.get('reason', 'has ended')} {waits.get('message', '')}".rstrip()
+                problem = f"{waits.get('reason', 'has ended')} {waits.get('message', '')}".rstrip()
                 last = (ended or container.get("lastState", {}).get("terminated", {})).get("message", "")
                 lines = (f"  {line}" for line in str(last).strip().splitlines()[-4:])
-                reasons += [f"{name}/{container['name']}: {said}", *lines]
+                reasons += [f"{name}/{container['name']}: {problem}", *lines]
     hint = "`slurmstack doctor` says more; running this again continues to wait"
     return Failure("\n".join((what, *(f"  {reason}" for reason in reasons))), hint=hint)

@@ -64,7 +64,10 @@ def open_session(
     if address is None or public_key is None:
         raise Failure(f"there is no login Service in namespace {namespace}", hint="`slurmstack up` makes it")
     direct = config.cloud.is_local or config.login.service_type == "LoadBalancer"
-    with _way(kubectl, namespace, address, direct=direct) as (host, port), tempfile.TemporaryDirectory() as directory:
+    with (
+        _endpoint(kubectl, namespace, address, direct=direct) as (host, port),
+        tempfile.TemporaryDirectory() as directory,
+    ):
         known_hosts = Path(directory) / "known_hosts"
         known_hosts.write_text(f"slurmstack-login {public_key}\n", encoding="utf-8")
         arguments = ssh_arguments(known_hosts, identity(config, key), port)
@@ -101,7 +104,7 @@ def ssh_program(*, is_local: bool) -> str:
 
 
 @contextmanager
-def _way(kubectl: Kubectl, namespace: str, address: str, *, direct: bool) -> Iterator[tuple[str, int]]:
+def _endpoint(kubectl: Kubectl, namespace: str, address: str, *, direct: bool) -> Iterator[tuple[str, int]]:
     if direct:
         yield address, SSH_PORT
         return

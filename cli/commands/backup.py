@@ -82,7 +82,7 @@ def list_(config: ConfigOption = None, *, as_json: JsonOption = False) -> None:
         typer.echo(json.dumps(found, indent=1))
         return
     for item in found:
-        parts = ", ".join(f"{part} {told['bytes'] / 2**20:,.0f} MiB" for part, told in sorted(item["parts"].items()))
+        parts = ", ".join(f"{part} {saved['bytes'] / 2**20:,.0f} MiB" for part, saved in sorted(item["parts"].items()))
         marks = "" if item["complete"] else "  INCOMPLETE"
         typer.echo(f"{item['id']}  {item['kind']:<15} {parts}{marks}")
     if not found:
@@ -194,8 +194,8 @@ def _rehearse(
     """
     parts = [part for part in parts_of((), accounting=config.accounting.enabled) if part != "jail" or not image]
     files = {name: text for name, text in render(config).items() if name in _READ}
-    told = {"WHAT": " ".join(parts), "AT": at, "FILES": json.dumps(files)}
-    outcome = answer_in(run_job(kubectl, config.cluster.namespace, REHEARSE, report, env=told, image=image))
+    env = {"WHAT": " ".join(parts), "AT": at, "FILES": json.dumps(files)}
+    outcome = answer_in(run_job(kubectl, config.cluster.namespace, REHEARSE, report, env=env, image=image))
     outcome = {"backup": outcome.pop("backup"), "slurm": config.slurm.version, **outcome}
     typer.echo(json.dumps(outcome, indent=1) if as_json else _text(outcome))
     return bool(outcome["ok"])
@@ -258,8 +258,8 @@ def restore(
     if not yes:
         refuse_unless_agreed(question)
     with held(kubectl, namespace, "restore", report):
-        said = Restoring(kubectl, namespace, parts, report).run(found, copy=copy, start=not leave_stopped)
-    for line in said.splitlines():
+        output = Restoring(kubectl, namespace, parts, report).run(found, copy=copy, start=not leave_stopped)
+    for line in output.splitlines():
         if "restore: " in line:
             typer.echo(line, err=True)
     stopped = ". Slurm is stopped: `slurmstack up` starts it" if leave_stopped else ""

@@ -16,37 +16,37 @@ from cli.change.apply import (
     DATABASE_GOES_FIRST,
     NOTHING_TOUCHED,
     apply,
+    cancel_lost_jobs,
     delete_failed_jobs,
+    failed_upgrade_hint,
+    forget_restore,
     hinting,
     image_trial,
     is_upgrade,
     save_first,
     send,
     upgraded_first,
-    way_back,
 )
 from cli.change.change import Change
 from cli.change.effects import refuse
-from cli.change.jobs import JobsTouched, cancel_lost_jobs, read_queue, refuse_lost_jobs
+from cli.change.engine_plan import against_state_and_cluster, jobs_of
+from cli.change.jobs import JobsTouched, read_queue, refuse_lost_jobs
 from cli.change.lock import Lock, held
-from cli.change.owner import data_of, forget_restore
-from cli.change.plan import Plan, against_state_and_cluster, changes, jobs_of, jobs_of_plan, plan
+from cli.change.owner import data_of
+from cli.change.plan import Plan, changes, jobs_of_plan, plan
 from cli.change.rollout import await_rollout, configuration_jobs, require_slurmctld
-from cli.commands.options import ConfigOption, JsonOption
+from cli.commands.options import ConfigOption, DetailedOption, JsonOption, MarkdownOption, form_of
 from cli.engine import pulumi as engines
 from cli.errors import FAILED, USAGE, Failure, Refused
 from cli.jail import roots
 from cli.kubectl.client import Kubectl, component_of
 from cli.preview.document import (
-    DetailedOption,
-    MarkdownOption,
     PolicyPlan,
     Preview,
     beside_objects,
     change_lines,
     counted,
     exit_status,
-    form_of,
     markdown,
     of_cluster,
     of_engine,
@@ -207,7 +207,7 @@ def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int, k
                 raise Failure("another command has just begun to make this cluster", hint="run this again")
             refuse(planned.effects)
             roots.refuse_root_of_plan(kubectl, stack.config, planned, report)
-            _tell_kept(kubectl, planned)
+            _print_kept(kubectl, planned)
             found = None if yes else changes(kubectl, planned)
             jobs, policy = jobs_of_plan(kubectl, planned, asked), asking.result()
         if found is not None:
@@ -233,11 +233,11 @@ def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int, k
         run_again(kubectl, stack.config, policy)
         for objects in upgraded_first(planned):
             name = component_of(objects[0].document)
-            hint = DATABASE_GOES_FIRST if name == ACCOUNTING else way_back(saved, backups=backups)
+            hint = DATABASE_GOES_FIRST if name == ACCOUNTING else failed_upgrade_hint(saved, backups=backups)
             with hinting(hint), report.step(f"Giving {name} its new image") as step:
                 send(kubectl, objects)
                 _await(kubectl, planned, objects, timeout, step)
-        with hinting(way_back(saved, backups=backups) if upgrades else ""):
+        with hinting(failed_upgrade_hint(saved, backups=backups) if upgrades else ""):
             _apply(kubectl, planned, lock, report, jobs=jobs, timeout=timeout)
     if jobs.unread:
         require_slurmctld(kubectl, planned.namespace)
@@ -256,10 +256,10 @@ def _apply(kubectl: Kubectl, planned: Plan, lock: Lock, report: Report, *, jobs:
         _await(kubectl, planned, planned.objects, timeout, step)
 
 
-def _tell_kept(kubectl: Kubectl, planned: Plan) -> None:
+def _print_kept(kubectl: Kubectl, planned: Plan) -> None:
     if planned.is_only_kept:
-        told = "; ".join(data_of(kubectl, planned.namespace).lines)
-        typer.echo(f"goes on with what `destroy` has kept: {told}")
+        kept = "; ".join(data_of(kubectl, planned.namespace).lines)
+        typer.echo(f"goes on with what `destroy` has kept: {kept}")
 
 
 def _await(kubectl: Kubectl, planned: Plan, objects: Sequence[Manifest], timeout: int, step: Step) -> None:

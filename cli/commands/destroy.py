@@ -15,6 +15,7 @@ import typer
 from cli.access.reach import reach_if_made, whereabouts
 from cli.backup.restore import refuse_restoring
 from cli.change.effects import refuse
+from cli.change.engine_plan import removal
 from cli.change.jobs import jobs_destroyed, lines, refuse_lost_jobs
 from cli.change.lock import held
 from cli.change.owner import (
@@ -33,7 +34,7 @@ from cli.change.owner import (
     refuse_takeover,
     release_of,
 )
-from cli.change.plan import KINDS, OPERATED, OPERATOR, RIGHTS_OUTSIDE, removal
+from cli.change.plan import KINDS, OPERATED, OPERATOR, RIGHTS_OUTSIDE
 from cli.commands.cluster import EngineOption, YesOption, choose, require_terminal
 from cli.commands.options import ConfigOption
 from cli.engine import pulumi as engines
@@ -192,7 +193,7 @@ class _Order:
         if not self.by_pulumi or self.delete_data:
             return
         found = data_of(self.kubectl, self.namespace).volumes
-        if lost := [told for told, volume in found.items() if not self._is_retained(volume)]:
+        if lost := [claim for claim, volume in found.items() if not self._is_retained(volume)]:
             raise Refused(
                 "Pulumi's engine deletes the namespace with its claims and keys, and this data with them: "
                 + ", ".join(lost),
@@ -275,10 +276,10 @@ class _Order:
         if found and CONTROLLER in sets:
             # What a restore has left stopped may be of an older release than its pods would be.
             release = "" if is_put_back(sets[CONTROLLER]) else release_of(sets[CONTROLLER])
-            told: dict[str, object] = {"cluster_name": cluster_name_of(found[0]), "slurm": release}
+            identity: dict[str, object] = {"cluster_name": cluster_name_of(found[0]), "slurm": release}
             if LOGIN in sets:
-                told |= {"root": jail_root_of(sets[LOGIN]), "homes": has_homes(sets[LOGIN])}
-            self._note("annotate", "namespace", self.namespace, "--overwrite", f"{KEPT_OF}={json.dumps(told)}")
+                identity |= {"root": jail_root_of(sets[LOGIN]), "homes": has_homes(sets[LOGIN])}
+            self._note("annotate", "namespace", self.namespace, "--overwrite", f"{KEPT_OF}={json.dumps(identity)}")
 
     def _note(self, *arguments: str) -> None:
         self.kubectl.run(*arguments, f"--field-manager={FIELD_MANAGER}")
@@ -344,7 +345,7 @@ class _Order:
 
     def _delete_namespace(self) -> None:
         """Delete all objects, those in no namespace first: once the namespace has gone, others may make it anew."""
-        goes = self.kubectl.items("namespace", self.namespace)
+        namespaces = self.kubectl.items("namespace", self.namespace)
         static = [
             item
             for item in self.kubectl.items("persistentvolume")
@@ -360,7 +361,7 @@ class _Order:
             self._delete("persistentvolume", *(str(item["metadata"]["name"]) for item in static))
         self._delete(RIGHTS_OUTSIDE, *self.ours[2:])
         self._delete("namespace", self.namespace)
-        for item in (*goes, *static):
+        for item in (*namespaces, *static):
             self._until_gone(partial(self._same, item))
 
     def _same(self, item: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -63,7 +63,7 @@ def doctor(context: typer.Context, config: ConfigOption = None, *, as_json: Json
     with failing_with(COULD_NOT_LOOK):
         cluster = _look(stack, reach(stack, seconds=SILENT, ask=False))
     found = diagnose(cluster)
-    _tell(cluster, found, config, as_json=as_json, fine="Nothing is wrong, as far as could be seen.")
+    _print(cluster, found, config, as_json=as_json, fine="Nothing is wrong, as far as could be seen.")
     if found:
         raise typer.Exit(FAILED)
 
@@ -104,9 +104,11 @@ def job(
     if not found:
         # Nobody knows it, or who does could not be asked.
         silent = {**known.missing, **({"queue": cluster.unread["jobs"]} if "jobs" in cluster.unread else {})}
-        told = "; not asked: " + ", ".join(f"{who} ({why})" for who, why in silent.items()) if silent else ""
-        raise Failure(f"no job {id_} was found{told}", hint="`squeue`, `sacct`", code=COULD_NOT_LOOK if told else USAGE)
-    _tell(cluster, found, config, as_json=as_json, job=id_)
+        unasked = "; not asked: " + ", ".join(f"{who} ({why})" for who, why in silent.items()) if silent else ""
+        raise Failure(
+            f"no job {id_} was found{unasked}", hint="`squeue`, `sacct`", code=COULD_NOT_LOOK if unasked else USAGE
+        )
+    _print(cluster, found, config, as_json=as_json, job=id_)
     if any(item.severity != "note" or " waits: " in item.cause for item in found):
         raise typer.Exit(FAILED)
 
@@ -129,7 +131,7 @@ def _look(stack: Stack, kubectl: Kubectl) -> Snapshot:
     return cluster
 
 
-def _tell(
+def _print(
     cluster: Snapshot, found: Sequence[Finding], config: Path | None, *, as_json: bool, fine: str = "", **about: str
 ) -> None:
     """Print what was found. `fine`: said where that is nothing."""

@@ -14,7 +14,7 @@ from cli.commands.options import JsonOption, argument, named, option
 from cli.errors import Failure
 from cli.importing.convert import convert
 from cli.importing.draft import Draft
-from cli.importing.files import Said
+from cli.importing.files import Parameter
 from cli.text import printable
 from local.files import write_whole
 
@@ -48,24 +48,24 @@ def import_cluster(
         except OSError as error:
             raise Failure(f"{output} cannot be written: {error.strerror or error}") from None
     if as_json:
-        taken = [{**vars(said), "place": ".".join(path)} for path, said in draft.taken.items()]
-        left = [{**vars(said), "why": why} for said, why in draft.left]
+        taken = [{**vars(parameter), "place": ".".join(path)} for path, parameter in draft.taken.items()]
+        left = [{**vars(parameter), "why": why} for parameter, why in draft.left]
         typer.echo(json.dumps({"stack": text, "taken": taken, "left": left}, indent=1))
         return
     if output is None:
         typer.echo(text, nl=False)
-    for line in _told(draft):
+    for line in _summary(draft):
         print(printable(line), file=sys.stderr)
 
 
-def _told(draft: Draft) -> Iterator[str]:
+def _summary(draft: Draft) -> Iterator[str]:
     """What was left, a line for each reason: `slurm.conf:12: Weight=10: why (also in lines 14, 18)`."""
     yield f"{len(draft.taken)} values taken, {len(draft.left)} not; {len(draft.same)} are our defaults anyway"
-    groups: dict[tuple[str, str, str], list[Said]] = {}
-    for said, why in draft.left:
-        groups.setdefault((said.file, said.key.lower(), why), []).append(said)
+    groups: dict[tuple[str, str, str], list[Parameter]] = {}
+    for parameter, why in draft.left:
+        groups.setdefault((parameter.file, parameter.key.lower(), why), []).append(parameter)
     for (file, _, why), all_of in groups.items():
         first = all_of[0]
-        others = list(dict.fromkeys(str(said.line) for said in all_of if said.line != first.line))
+        others = list(dict.fromkeys(str(parameter.line) for parameter in all_of if parameter.line != first.line))
         more = f" (also in lines {', '.join(others[:8])}{' and more' if len(others) > 8 else ''})" if others else ""
         yield f"{file}:{first.line}: {first.key}={first.value[:60]}: {why}{more}"

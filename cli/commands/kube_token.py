@@ -38,8 +38,8 @@ def kube_token() -> None:
     except TimeoutError:
         raise Failure(f"the Nebius cloud gave no token within {TIMEOUT_S:g} s", hint="try again") from None
     except (SDKError, OSError, ValueError) as error:
-        said = " ".join(str(error).split()) or type(error).__name__
-        raise Failure(f"the Nebius cloud gave no token: {said}", hint=HINT) from None
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise Failure(f"the Nebius cloud gave no token: {reason}", hint=HINT) from None
     finally:
         close_sdk(sdk)
     if token.is_empty():

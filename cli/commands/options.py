@@ -6,11 +6,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
-from cli.errors import FAILED, Failure, Refused
+from cli.errors import FAILED, USAGE, Failure, Refused
 
 
 def option(*names: str, **how: Any) -> Any:
@@ -63,3 +63,16 @@ StartOption = Annotated[
     ),
 ]
 EndOption = Annotated[str | None, option(metavar="TIME", help="Last moment, written in the same way. Default: now.")]
+MarkdownOption = Annotated[bool, typer.Option("--markdown", help="Print a comment for a pull request.")]
+DetailedOption = Annotated[
+    bool, typer.Option("--detailed-exitcode", help="Exit with 4 if there is something to change.")
+]
+
+Form = Literal["text", "json", "markdown"]
+
+
+def form_of(*, as_json: bool, as_markdown: bool) -> Form:
+    """What the options ask for. Raises Failure if that is two things."""
+    if as_json and as_markdown:
+        raise Failure("--json and --markdown contradict each other", hint="leave out one of them", code=USAGE)
+    return "json" if as_json else "markdown" if as_markdown else "text"

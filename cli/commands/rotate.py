@@ -61,8 +61,8 @@ def rotate(
     report = open_report()
     with held(kubectl, namespace, "rotate", report):
         refuse_restoring(kubectl, namespace)  # which may have been waited for
-        told = carry_out(stack.config, rotation, report)
-    typer.echo(f"{key} is rotated; {told}")
+        result = carry_out(stack.config, rotation, report)
+    typer.echo(f"{key} is rotated; {result}")
 
 
 def refuse(config: ClusterConfig, rotation: Rotation) -> bool:
@@ -88,6 +88,6 @@ def carry_out(config: ClusterConfig, rotation: Rotation, report: Report) -> str:
         report.info("an earlier rotation was not finished: going on with its key")
     with report.step("Waiting until all pods have the new file") as step:
         rotation.spread(step)
-    told = rotation.key.carry_out(rotation, report)
+    result = rotation.key.carry_out(rotation, report)
     rotation.finish()
-    return told
+    return result

@@ -11,18 +11,10 @@ import typer
 import yaml
 from rich.markup import escape
 
-from cli.commands.options import ConfigOption, JsonOption, named, option
+from cli.commands.options import ConfigOption, DetailedOption, JsonOption, MarkdownOption, form_of, named, option
 from cli.errors import USAGE, Failure, Refused
-from cli.preview.document import (
-    DetailedOption,
-    MarkdownOption,
-    beside_objects,
-    counted,
-    exit_status,
-    form_of,
-    markdown,
-    of_files,
-)
+from cli.preview.document import beside_objects, counted, exit_status, markdown
+from cli.preview.files import of_files
 from cli.program.recording import KeptValues, Manifest, manifests, record
 from cli.stack import open_stack
 from cli.text import print_lines, say

@@ -15,7 +15,7 @@ from cli.commands.options import ConfigOption, EndOption, JsonOption, StartOptio
 from cli.errors import USAGE, Failure
 from cli.stack import open_stack
 from cli.text import period_of
-from cli.usage import report
+from cli.usage import report as usage_report
 
 
 def usage(
@@ -44,8 +44,8 @@ def usage(
     """
     if as_json and as_csv:
         raise Failure("--json and --csv contradict each other", hint="leave out one of them", code=USAGE)
-    dimensions = report.dimensions_of(by, ("account", "user"))
-    _print(config, dimensions, (start, end), report.HOURS, report.hours, as_json=as_json, as_csv=as_csv)
+    dimensions = usage_report.dimensions_of(by, ("account", "user"))
+    _print(config, dimensions, (start, end), usage_report.HOURS, usage_report.hours, as_json=as_json, as_csv=as_csv)
 
 
 def efficiency(
@@ -72,8 +72,8 @@ def efficiency(
 
       slurmstack efficiency --by user,job | grep alice
     """
-    dimensions = report.dimensions_of(by, ("account", "user", "job"))
-    _print(config, dimensions, (start, end), report.EFFICIENCY, report.efficiency, as_json=as_json)
+    dimensions = usage_report.dimensions_of(by, ("account", "user", "job"))
+    _print(config, dimensions, (start, end), usage_report.EFFICIENCY, usage_report.efficiency, as_json=as_json)
 
 
 def _print(
@@ -81,7 +81,7 @@ def _print(
     by: tuple[str, ...],
     period: tuple[str | None, str | None],
     columns: Mapping[str, str],
-    numbers: report.Numbers,
+    numbers: usage_report.Numbers,
     *,
     as_json: bool,
     as_csv: bool = False,
@@ -90,13 +90,13 @@ def _print(
     now = datetime.now(UTC)
     first, last = period_of(*period, now)
     stack = open_stack(config)
-    report.refuse_without_accounting(stack.config)
-    namespace, whole = stack.config.cluster.namespace, numbers is report.efficiency
-    runs = report.read_runs(reach(stack), namespace, first, last, whole=whole)
-    found = report.summarize(runs, start=first, end=last, now=now, by=by)
+    usage_report.refuse_without_accounting(stack.config)
+    namespace, whole = stack.config.cluster.namespace, numbers is usage_report.efficiency
+    runs = usage_report.read_runs(reach(stack), namespace, first, last, whole=whole)
+    found = usage_report.summarize(runs, start=first, end=last, now=now, by=by)
     if as_json:
-        typer.echo(json.dumps(report.as_data(found, numbers, namespace=namespace), indent=1))
+        typer.echo(json.dumps(usage_report.as_data(found, numbers, namespace=namespace), indent=1))
     elif as_csv:
-        typer.echo(report.as_csv(found, numbers), nl=False)
+        typer.echo(usage_report.as_csv(found, numbers), nl=False)
     else:
-        report.print_table(found, columns, numbers)
+        usage_report.print_table(found, columns, numbers)

@@ -72,12 +72,12 @@ def _leave_ctrl_c_to_pulumi() -> Iterator[None]:
 def preview(stack: Stack) -> tuple[int, str]:
     """Exit status and output of `pulumi preview --json`."""
     command = _command(stack, ["preview", "--refresh", "--diff", "--json"])
-    with _told("Pulumi looks at all resources"):
+    with _progress("Pulumi looks at all resources"):
         done = subprocess.run(command, env=_environment(), check=False, stdout=subprocess.PIPE, text=True)
     return done.returncode, done.stdout
 
 
-def _told(what: str) -> AbstractContextManager[object]:
+def _progress(what: str) -> AbstractContextManager[object]:
     """Show people that something is at work: with --json Pulumi tells nothing of its progress."""
     return RichReport(Console(stderr=True, highlight=False)).step(what) if sys.stderr.isatty() else nullcontext()
 

@@ -59,10 +59,10 @@ class Tool:
 
     def push(self, reference: str, on_line: OnLine, *, tls_verify: bool = True) -> str:
         """Push an image and return the digest of its manifest, as the registry now has it."""
-        said: list[str] = []
+        digests: list[str] = []
 
         def listen(line: str) -> None:
-            said.extend(_PUSHED.findall(line))
+            digests.extend(_PUSHED.findall(line))
             on_line(line)
 
         with tempfile.TemporaryDirectory(prefix="slurmstack-push-") as work:
@@ -78,10 +78,10 @@ class Tool:
                 )
             self.run(["push", *options, reference], f"pushing {reference}", listen)
             if file.exists():
-                said += _PUSHED.findall(file.read_text(encoding="utf-8"))
-        if not said:
+                digests += _PUSHED.findall(file.read_text(encoding="utf-8"))
+        if not digests:
             raise Failure(f"{self.name} pushed {reference} but did not say its digest", hint="try another --tool")
-        return said[-1]
+        return digests[-1]
 
     def run(self, arguments: Sequence[str], doing: str, on_line: OnLine = lambda _: None) -> None:
         """Run the tool to its end, with its output in the log. Raises Failure with its last lines; Ctrl-C stops it."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.importing.draft import Draft
-from cli.importing.files import Said, read_text
+from cli.importing.files import Parameter, read_text
 from config.sections.accounting import Association, Qos
 
 _LINE = re.compile(r"(?i)\s*(QOS|Cluster|Parent|Account|User)\s*-\s*'?([^':]*)'?(.*)")
@@ -28,31 +28,34 @@ def read_dump(path: Path, draft: Draft) -> dict[str, list[str]]:
             continue
         found = _LINE.fullmatch(text.rstrip())
         if found is None:
-            draft.leave(Said(file=str(path), line=number, key="", value=text), "is no line that sacctmgr dump writes")
+            draft.leave(
+                Parameter(file=str(path), line=number, key="", value=text), "is no line that sacctmgr dump writes"
+            )
             continue
         kind, name = found[1].lower(), found[2]
-        said = Said(file=str(path), line=number, key=found[1], value=name)
+        parameter = Parameter(file=str(path), line=number, key=found[1], value=name)
         if kind == "parent":
             parent = name
         elif kind == "user" and name != "root":
             users.setdefault(name, []).append(parent)
-            draft.leave(said, "has no uid in a dump: write `id -u` into the comment at the end of the stack file")
+            draft.leave(parameter, "has no uid in a dump: write `id -u` into the comment at the end of the stack file")
         elif kind == "qos":
-            _put(("qos", name), found[3], said, draft)
+            _put(("qos", name), found[3], parameter, draft)
         elif kind == "account" and name != "root":
-            draft.put(("accounts", name), {} if parent == "root" else {"parent": parent}, said)
-            _put(("accounts", name), found[3], said, draft)
+            draft.put(("accounts", name), {} if parent == "root" else {"parent": parent}, parameter)
+            _put(("accounts", name), found[3], parameter, draft)
     return users
 
 
-def _put(place: tuple[str, str], options: str, said: Said, draft: Draft) -> None:
+def _put(place: tuple[str, str], options: str, parameter: Parameter, draft: Draft) -> None:
     known = Qos.model_fields if place[0] == "qos" else {*Association.model_fields, "description", "organization"}
-    draft.put(place, draft.sections.get(place[0], {}).get(place[1], {}), said)
+    draft.put(place, draft.sections.get(place[0], {}).get(place[1], {}), parameter)
     for key, quoted in _OPTION.findall(options):
         value = quoted.strip("'")
         snake = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=TRES)(?=[A-Z])", "_", key)
         field = re.sub("_pa$", "_per_account", re.sub("_pu$", "_per_user", snake.lower()))
-        field, option = _FIELDS.get(field, field), Said(file=said.file, line=said.line, key=key, value=value)
+        field = _FIELDS.get(field, field)
+        option = Parameter(file=parameter.file, line=parameter.line, key=key, value=value)
         if field in known:
             draft.put((*place, field), _value(field, value), option)
         else:

@@ -12,7 +12,7 @@ import yaml
 from cli.errors import Failure
 from cli.importing.accounts import read_dump
 from cli.importing.draft import Draft, plain
-from cli.importing.files import Said, hosts, read_lines
+from cli.importing.files import Parameter, hosts, read_lines
 from cli.importing.nodes import Node, put_pools, read_nodes
 from config import ConfigError, load_config
 from config.load import PROJECT
@@ -84,13 +84,13 @@ def convert(slurm_conf: Path, gres_conf: Path | None, dump: Path | None) -> tupl
     return _text(slurm_conf, draft.sections, pools, users), draft
 
 
-def _read_partitions(lines: Iterable[list[Said]], nodes: Mapping[str, Node], draft: Draft) -> dict[str, set[str]]:
+def _read_partitions(lines: Iterable[list[Parameter]], nodes: Mapping[str, Node], draft: Draft) -> dict[str, set[str]]:
     """Partitions into the draft, without their pools; the nodes of each."""
     groups: dict[str, set[str]] = {name: {name} for name in nodes}
-    defaults: dict[str, Said] = {}
+    defaults: dict[str, Parameter] = {}
     found: dict[str, set[str]] = {}
     for pairs in lines:
-        options = {said.key.lower(): said for said in pairs}
+        options = {parameter.key.lower(): parameter for parameter in pairs}
         kind, name = pairs[0].key.lower(), pairs[0].value
         if kind == "nodeset":
             words = {*options["feature"].value.split(",")} if "feature" in options else set()
@@ -109,88 +109,91 @@ def _read_partitions(lines: Iterable[list[Said]], nodes: Mapping[str, Node], dra
                 draft.leave(pairs[0], f"is no name of a partition here: it became {valid}")
             found[valid] = members
             draft.put(("partitions", valid), {"pools": []}, pairs[0])
-            for key, said in options.items():
+            for key, parameter in options.items():
                 if key != "partitionname":
-                    _put_option(("partitions", valid), said, draft)
+                    _put_option(("partitions", valid), parameter, draft)
         else:
             draft.leave(pairs[0], "has no node: a partition is over at least one pool")
     chosen = [place for place in found if draft.sections["partitions"][place].get("default")]
     for place in chosen[:-1]:
         del draft.sections["partitions"][place]["default"]
-        said = draft.taken.pop(("partitions", place, "default"))
-        draft.leave(said, "only one partition is the default: the last one is, as to Slurm")
+        parameter = draft.taken.pop(("partitions", place, "default"))
+        draft.leave(parameter, "only one partition is the default: the last one is, as to Slurm")
     return found
 
 
-def _members(said: Said | None, groups: Mapping[str, set[str]], nodes: Mapping[str, Node], draft: Draft) -> set[str]:
+def _members(
+    parameter: Parameter | None, groups: Mapping[str, set[str]], nodes: Mapping[str, Node], draft: Draft
+) -> set[str]:
     members: set[str] = set()
     try:
-        for name in hosts(said.value) if said is not None else ():
-            if name.upper() != "ALL" and name not in groups and said is not None:
-                draft.leave(said, f"{name} is no node of the NodeName lines that were taken")
+        for name in hosts(parameter.value) if parameter is not None else ():
+            if name.upper() != "ALL" and name not in groups and parameter is not None:
+                draft.leave(parameter, f"{name} is no node of the NodeName lines that were taken")
             members |= {*nodes} if name.upper() == "ALL" else groups.get(name, set())
     except ValueError as error:
-        if said is not None:
-            draft.leave(said, f"is not understood: {error}")
+        if parameter is not None:
+            draft.leave(parameter, f"is not understood: {error}")
     return members
 
 
-def _put_option(place: tuple[str, str], said: Said, draft: Draft) -> None:
-    field = next((field for key, field in _FIELDS.items() if key.lower() == said.key.lower()), None)
-    if f"{said.key}={said.value}".lower() in _DEFAULTS:
-        draft.same.append(said)
+def _put_option(place: tuple[str, str], parameter: Parameter, draft: Draft) -> None:
+    field = next((field for key, field in _FIELDS.items() if key.lower() == parameter.key.lower()), None)
+    if f"{parameter.key}={parameter.value}".lower() in _DEFAULTS:
+        draft.same.append(parameter)
     elif field is None:
-        draft.put_setting(place, said)
+        draft.put_setting(place, parameter)
     elif field == "default":
-        draft.put((*place, field), said.value.lower() == "yes", said)
+        draft.put((*place, field), parameter.value.lower() == "yes", parameter)
     elif field.startswith(("allow", "deny")):
-        draft.put((*place, field), [part for part in said.value.split(",") if part], said)
+        draft.put((*place, field), [part for part in parameter.value.split(",") if part], parameter)
     elif field == "preempt_mode":
-        draft.put((*place, field), said.value.lower().replace("gang", "").strip(","), said)
+        draft.put((*place, field), parameter.value.lower().replace("gang", "").strip(","), parameter)
     else:
-        draft.put((*place, field), plain(said.value) if field == "priority_tier" else said.value, said)
+        draft.put((*place, field), plain(parameter.value) if field == "priority_tier" else parameter.value, parameter)
 
 
-def _read_settings(lines: Iterable[list[Said]], draft: Draft) -> None:
-    last: dict[str, Said] = {}
+def _read_settings(lines: Iterable[list[Parameter]], draft: Draft) -> None:
+    last: dict[str, Parameter] = {}
     for pairs in lines:
         if pairs[0].key.lower() in {"nodename", "nodeset", "partitionname"}:
             continue
-        for said in pairs[:1] if pairs[0].key.lower() == "downnodes" else pairs:
-            folded = said.key.lower()
-            if not said.key:
-                draft.leave(said, "is not understood: slurm.conf has KEY=VALUE")
+        for parameter in pairs[:1] if pairs[0].key.lower() == "downnodes" else pairs:
+            folded = parameter.key.lower()
+            if not parameter.key:
+                draft.leave(parameter, "is not understood: slurm.conf has KEY=VALUE")
                 continue
             if folded in last:
-                draft.leave(last[folded], _LEFT.get(folded, f"stands again in line {said.line}, which holds"))
-            last[folded] = said
+                draft.leave(last[folded], _LEFT.get(folded, f"stands again in line {parameter.line}, which holds"))
+            last[folded] = parameter
     try:
         ours = effective_settings(load_config({"worker_nodes": draft.sections["worker_nodes"]}))
     except ConfigError:  # what is wrong with the pools is told in the end
         ours = {}
     same = _DEFAULTS | {"preemptmode=off"} | {f"{key}={value}".lower() for key, value in ours.items()}
     if "accounts" in draft.sections:
-        same |= {f"accountingstorageenforce={said.value}".lower() for said in last.values()}  # they are enforced
-    for folded, said in last.items():
-        if f"{folded}={said.value}".lower() in same:
-            draft.same.append(said)
+        # Accounts that are declared are enforced.
+        same |= {f"accountingstorageenforce={parameter.value}".lower() for parameter in last.values()}
+    for folded, parameter in last.items():
+        if f"{folded}={parameter.value}".lower() in same:
+            draft.same.append(parameter)
         else:
-            _put_setting(folded, said, draft)
+            _put_setting(folded, parameter, draft)
 
 
-def _put_setting(key: str, said: Said, draft: Draft) -> None:
+def _put_setting(key: str, parameter: Parameter, draft: Draft) -> None:
     if key in _LEFT:
-        draft.leave(said, _LEFT[key])
+        draft.leave(parameter, _LEFT[key])
     elif key in _SECTIONS:
         path, values = _SECTIONS[key]
-        draft.put(path, values.get(said.value.lower().removesuffix(",gang"), said.value), said)
+        draft.put(path, values.get(parameter.value.lower().removesuffix(",gang"), parameter.value), parameter)
     elif key == "licenses":
-        for name, _, count in (part.replace("*", ":").partition(":") for part in said.value.split(",")):
-            draft.put(("licenses", name), plain(count or "1"), said)
+        for name, _, count in (part.replace("*", ":").partition(":") for part in parameter.value.split(",")):
+            draft.put(("licenses", name), plain(count or "1"), parameter)
     elif key == "clustername":
-        draft.put(("slurm", "cluster_name"), re.sub("[^a-z0-9_-]", "-", said.value.lower())[:40], said)
+        draft.put(("slurm", "cluster_name"), re.sub("[^a-z0-9_-]", "-", parameter.value.lower())[:40], parameter)
     else:
-        draft.put_setting(("slurm",), said)
+        draft.put_setting(("slurm",), parameter)
 
 
 _SECTIONS: dict[str, tuple[tuple[str, str], dict[str, str]]] = {

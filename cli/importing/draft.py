@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from cli.importing.files import Said
+from cli.importing.files import Parameter
 from config import ConfigError, Problem, load_config
 
 _ROUNDS = 20
@@ -19,36 +19,36 @@ class Draft:
 
     def __init__(self) -> None:
         self.sections: dict[str, Any] = {}
-        self.taken: dict[Path, Said] = {}
+        self.taken: dict[Path, Parameter] = {}
         """Place in the stack file -> what it stands for."""
-        self.same: list[Said] = []
+        self.same: list[Parameter] = []
         """What is our default anyway."""
-        self.left: list[tuple[Said, str]] = []
+        self.left: list[tuple[Parameter, str]] = []
         """What was not taken, and why."""
 
-    def put(self, path: Path, value: Any, said: Said) -> None:
+    def put(self, path: Path, value: Any, parameter: Parameter) -> None:
         """Set a value."""
         place = self.sections
         for part in path[:-1]:
             place = place.setdefault(part, {})
         place[path[-1]] = value
-        self.taken[path] = said
+        self.taken[path] = parameter
 
-    def leave(self, said: Said, why: str) -> None:
+    def leave(self, parameter: Parameter, why: str) -> None:
         """Note why something is not taken."""
-        if (said, why) not in self.left:
-            self.left.append((said, why))
+        if (parameter, why) not in self.left:
+            self.left.append((parameter, why))
 
-    def put_setting(self, path: Path, said: Said) -> None:
+    def put_setting(self, path: Path, parameter: Parameter) -> None:
         """Set a key of slurm.conf or of a partition's line, which is looked at alone: `validate` judges all at once."""
-        value = f'"{said.value}"' if re.search(r"\s", said.value) else said.value
-        settings = {"settings": {said.key: value}}
+        value = f'"{parameter.value}"' if re.search(r"\s", parameter.value) else parameter.value
+        settings = {"settings": {parameter.key: value}}
         alone = {"slurm": settings} if path[0] == "slurm" else {"partitions": {"p": {"pools": ["n"], **settings}}}
         if problems := problems_of({**_POOL, **alone}):
             message = re.sub(r"^has (the key )?'?[\w=]+'?[,:] (which )?", "", problems[0].message)
-            self.leave(said, re.sub(r"; (remove it|leave it out)$", "", message))
+            self.leave(parameter, re.sub(r"; (remove it|leave it out)$", "", message))
         else:
-            self.put((*path, "settings", said.key), plain(value), said)
+            self.put((*path, "settings", parameter.key), plain(value), parameter)
 
     def settle(self) -> None:
         """Take out what is refused, with the reason that `validate` gives."""
@@ -73,7 +73,7 @@ class Draft:
         for part in path[:-1]:
             place = place.get(part, {})
         place.pop(path[-1], None)
-        self.taken = {other: said for other, said in self.taken.items() if other[: len(path)] != path}
+        self.taken = {other: parameter for other, parameter in self.taken.items() if other[: len(path)] != path}
 
 
 def problems_of(sections: dict[str, Any]) -> tuple[Problem, ...]:

@@ -19,7 +19,7 @@ _MOST_HOSTS = 65_536
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
+class Parameter:
     """`key=value` in a line of a file."""
 
     file: str
@@ -29,7 +29,7 @@ class Said:
     value: str
 
 
-def read_lines(path: Path, above: tuple[Path, ...] = ()) -> Iterator[list[Said]]:
+def read_lines(path: Path, above: tuple[Path, ...] = ()) -> Iterator[list[Parameter]]:
     """Pairs of each line of slurm.conf, and of the files that it includes. Raises Failure.
 
     A word without `=` is a pair without a key.
@@ -44,7 +44,7 @@ def read_lines(path: Path, above: tuple[Path, ...] = ()) -> Iterator[list[Said]]
         if rest := _PAIR.sub(" ", text).strip():
             pairs.append(("", rest))
         if pairs:
-            yield [Said(file=str(path), line=number, key=key, value=value) for key, value in pairs]
+            yield [Parameter(file=str(path), line=number, key=key, value=value) for key, value in pairs]
 
 
 def read_text(path: Path) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from cli.importing.draft import Draft
-from cli.importing.files import Said, hosts
+from cli.importing.files import Parameter, hosts
 from config.sections.workers import RESERVED_POOL_NAMES
 from slurm.sizing import memory_for
 
@@ -24,7 +24,7 @@ _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 class Node:
     """What one node offers."""
 
-    options: Mapping[str, Said]
+    options: Mapping[str, Parameter]
     """What its line and `NodeName=DEFAULT` say, by keys in small letters."""
     cpus: int
     gres: tuple[tuple[str, int], ...]
@@ -42,18 +42,18 @@ class Node:
         return (self.cpus, self.gres, self.amd, self.value("state").upper() == "CLOUD", *map(self.value, keys))
 
 
-def read_nodes(lines: Iterable[list[Said]], gres: Iterable[list[Said]], draft: Draft) -> dict[str, Node]:
+def read_nodes(lines: Iterable[list[Parameter]], gres: Iterable[list[Parameter]], draft: Draft) -> dict[str, Node]:
     """All nodes by name, in the order of the file."""
-    devices = [{said.key.lower(): said for said in pairs} for pairs in gres]
-    for said in (said for line in devices for key, said in line.items() if key not in _OF_DEVICES):
-        draft.leave(said, "slurmd finds the devices and what is near to them itself")
-    defaults: dict[str, Said] = {}
+    devices = [{parameter.key.lower(): parameter for parameter in pairs} for pairs in gres]
+    for parameter in (parameter for line in devices for key, parameter in line.items() if key not in _OF_DEVICES):
+        draft.leave(parameter, "slurmd finds the devices and what is near to them itself")
+    defaults: dict[str, Parameter] = {}
     found: dict[str, Node] = {}
     for pairs in lines:
-        own = {said.key.lower(): said for said in pairs}
+        own = {parameter.key.lower(): parameter for parameter in pairs}
         if pairs[0].key.lower() != "nodename":
             continue
-        _tell(pairs, draft)
+        _leave_others(pairs, draft)
         own |= {new: own.pop(old) for old, new in (("procs", "cpus"), ("features", "feature")) if old in own}
         name = pairs[0].value
         if name.upper() == "DEFAULT":
@@ -73,15 +73,15 @@ def _names(listed: str) -> frozenset[str]:
     return frozenset(hosts(listed))
 
 
-def _tell(pairs: list[Said], draft: Draft) -> None:
-    for said in pairs:
-        if said.key.lower() in _LAYOUT:
-            draft.leave(said, "counts in cpus: each CPU of a pool is given to jobs by itself")
-        elif said.key.lower() not in _TAKEN:
-            draft.leave(said, "belongs to the old machine: a pool has nothing of the kind")
+def _leave_others(pairs: list[Parameter], draft: Draft) -> None:
+    for parameter in pairs:
+        if parameter.key.lower() in _LAYOUT:
+            draft.leave(parameter, "counts in cpus: each CPU of a pool is given to jobs by itself")
+        elif parameter.key.lower() not in _TAKEN:
+            draft.leave(parameter, "belongs to the old machine: a pool has nothing of the kind")
 
 
-def _node(name: str, options: dict[str, Said], devices: list[dict[str, Said]]) -> Node:
+def _node(name: str, options: dict[str, Parameter], devices: list[dict[str, Parameter]]) -> Node:
     """Raises ValueError."""
 
     def number(key: str) -> int:
@@ -102,19 +102,23 @@ def _node(name: str, options: dict[str, Said], devices: list[dict[str, Said]]) -
     types = {line["type"].value for line in own if "type" in line and line.get("name", line["type"]).value == "gpu"}
     if "gpu" in counts and len(types) == 1:  # slurm.conf has their number alone
         counts[f"gpu:{types.pop()}"] = counts.pop("gpu")
-    amd = any("rsmi" in said.value or said.value.startswith("/dev/dri") for line in own for said in line.values())
+    amd = any(
+        "rsmi" in parameter.value or parameter.value.startswith("/dev/dri")
+        for line in own
+        for parameter in line.values()
+    )
     return Node(options, cpus, tuple((key, count) for key, count in counts.items() if count), amd)
 
 
 def put_pools(nodes: Mapping[str, Node], partitions: Mapping[str, set[str]], draft: Draft) -> dict[str, list[str]]:
     """Pools into the draft; their nodes by the pool's name. `partitions` has the nodes of each."""
-    alike: dict[tuple[object, ...], list[str]] = {}
+    groups: dict[tuple[object, ...], list[str]] = {}
     for name, node in nodes.items():
         homes = tuple(partition for partition, members in partitions.items() if name in members)
-        alike.setdefault((*node.kind, homes), []).append(name)
+        groups.setdefault((*node.kind, homes), []).append(name)
     features = {feature for node in nodes.values() for feature in node.value("feature").split(",")}
     pools: dict[str, list[str]] = {}
-    for members in alike.values():
+    for members in groups.values():
         # A feature of this name, which others have, too, would put their nodes into this pool's node set.
         name = _pool_name(members, {*pools, *features, *RESERVED_POOL_NAMES})
         pools[name] = members

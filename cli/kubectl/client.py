@@ -181,8 +181,8 @@ def connect(cloud: Cloud, *, seconds: float = 600, ask: bool = True) -> Kubectl:
     answer = kubectl.run("get", "--raw", "/readyz", check=False, seconds=seconds)
     if answer.returncode == 0:
         return kubectl
-    said = message(answer.stderr)
-    if f'context "{context}" does not exist' in said:
+    refusal = message(answer.stderr)
+    if f'context "{context}" does not exist' in refusal:
         where = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
         raise Failure(
             f"cloud.context: {context!r} is not a context of {where}",
@@ -190,7 +190,7 @@ def connect(cloud: Cloud, *, seconds: float = 600, ask: bool = True) -> Kubectl:
             code=USAGE,
         )
     hint = "`slurmstack local up` starts it again" if cloud.is_local else "check the network and VPN"
-    raise Failure(f"the cluster of context {context!r} does not answer: {said}", hint=hint_after(said, hint))
+    raise Failure(f"the cluster of context {context!r} does not answer: {refusal}", hint=hint_after(refusal, hint))
 
 
 def _kubeconfig(cloud: ExistingCloud) -> str | None:

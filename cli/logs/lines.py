@@ -351,14 +351,14 @@ def errors_on_nodes(
 
 def _lines_of(known: KnownJob, now: datetime) -> Iterator[Line]:
     """What Slurm knows, to the second. None of what has no time, or one that no calendar of Python's has."""
-    told = [("sacct", run["JobID"], one) for run in known.runs for one in _told(run)]
-    told += [("squeue", job.id, one) for job in known.present for one in _shown(job, now, alone=not known.runs)]
-    for component, job, (at, text) in told:
+    events = [("sacct", run["JobID"], one) for run in known.runs for one in _run_events(run)]
+    events += [("squeue", job.id, one) for job in known.present for one in _shown(job, now, alone=not known.runs)]
+    for component, job, (at, text) in events:
         if at is not None and at < YEAR_10000:
             yield Line(at=to_the_second(at), component=component, place=f"job/{job}", text=text)
 
 
-def _told(run: Mapping[str, str]) -> Iterator[tuple[float | None, str]]:
+def _run_events(run: Mapping[str, str]) -> Iterator[tuple[float | None, str]]:
     """A run of a job, or a step of it, as sacct has it. A job's name may have lines of its own."""
     submit, eligible, start, end = (moment(run[name]) for name in ("Submit", "Eligible", "Start", "End"))
     step = "." in run["JobID"]

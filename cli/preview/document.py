@@ -1,4 +1,4 @@
-"""The document behind `preview` and `validate --against`, the same whatever the stack is compared with.
+"""The document behind `preview` and `validate --against` (files.py), the same whatever the stack is compared with.
 
 And how people read it: on a terminal, and as one comment for a pull request. Both have the same lines.
 """
@@ -11,24 +11,20 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
-from typing import Annotated, Any, Literal
-
-import typer
+from typing import Any, Literal
 
 from cli.access.reach import reach_if_made
-from cli.change.change import Action, Change, PropertyChange, counts_of, of_recording
+from cli.change.change import Action, Change, PropertyChange, counts_of
 from cli.change.effects import Effect
+from cli.change.engine_plan import against_state_and_cluster, foreseen, jobs_of
 from cli.change.jobs import JobsTouched, read_queue, refusal
 from cli.change.jobs import lines as job_lines
-from cli.change.plan import against_state_and_cluster, changes, compared, foreseen, jobs_of, jobs_of_plan, plan
+from cli.change.plan import changes, jobs_of_plan, plan
 from cli.change.rollout import worked_jobs
 from cli.engine import pulumi as engines
-from cli.errors import CHANGES, REFUSED, USAGE, Failure, Refused
+from cli.errors import CHANGES, REFUSED, Failure, Refused
 from cli.kubectl.client import NO_SLURMDBD, SILENT_SLURMDBD, Kubectl, if_slurmdbd_answers, is_true, message
-from cli.program.recording import record
-from cli.stack import Stack, open_stack
-from config import ConfigError
+from cli.stack import Stack
 from config.cluster import ClusterConfig
 from slurm.names import ACCOUNTING, ACCOUNTING_HOST
 from slurm.policy import COMPONENT, environment, policy_document
@@ -124,11 +120,11 @@ def of_cluster(kubectl: Kubectl, stack: Stack) -> Preview:
         try:
             found = changes(kubectl, planned)
         except Refused as refusal:
-            told = Effect(
+            effect = Effect(
                 action="update", kind="Namespace", name=planned.namespace, because=(), cost="",
                 refused=in_one_line(refusal),
             )  # fmt: skip
-            return replace(first, effects=(*first.effects, told), notes=(NOT_COMPARED,))
+            return replace(first, effects=(*first.effects, effect), notes=(NOT_COMPARED,))
     return replace(
         first,
         changes=tuple(found),
@@ -161,32 +157,6 @@ def of_engine(stack: Stack) -> Preview:
         notes=(*first.notes, *more, *(f"Pulumi: {warning}" for warning in warnings)),
         policy=policy_of(stack),
     )
-
-
-def of_files(stack: Stack, file: Path) -> Preview:
-    """What the change from an earlier stack file means. Asks no cluster and no cloud, and needs no keys."""
-    old = _earlier(file)
-    runs = (record(sections, stack=stack.name) for sections in (old.sections, stack.sections))
-    planned = compared(stack, *map(of_recording, runs))
-    return Preview(
-        stack=stack.name,
-        against="file",
-        # Keys are made once, whatever the stack file says.
-        changes=tuple(item for item in planned.changes if not item.resource.type.startswith("random:")),
-        effects=planned.effects,
-    )
-
-
-def _earlier(file: Path) -> Stack:
-    """An earlier version of a stack file. Raises Failure if it is not a valid one."""
-    try:
-        return open_stack(file)
-    except ConfigError as error:
-        raise Failure(
-            f"--against {file}: {error.problems[0].where}: {error.problems[0].message}",
-            hint="name a version of the stack file that this version of slurmstack accepts",
-            code=USAGE,
-        ) from error
 
 
 # The policy: what would change in Slurm, by a look at Slurm itself
@@ -299,8 +269,8 @@ def property_lines(item: PropertyChange) -> Iterator[str]:
     path, old, new = spelled_out(item.path), item.old, item.new
     if isinstance(old, str) and isinstance(new, str) and "\n" in old + new:
         yield f"    {path}:"
-        told = list(difflib.unified_diff(old.splitlines(), new.splitlines(), n=0, lineterm=""))
-        changed = [line for line in told[2:] if not line.startswith("@@")]
+        diff = list(difflib.unified_diff(old.splitlines(), new.splitlines(), n=0, lineterm=""))
+        changed = [line for line in diff[2:] if not line.startswith("@@")]
         yield from (f"{line[0]}       {_short(line[1:])}" for line in changed[:_MOST_LINES])
         if len(changed) > _MOST_LINES:
             yield f"        ... {len(changed) - _MOST_LINES} more changed lines; --json has all"
@@ -318,8 +288,8 @@ def around_difference(old: str, new: str) -> tuple[str, str]:
     """Both texts, or, if one is long, a part of each from shortly before their first difference on."""
     if max(len(old), len(new)) <= _LONGEST:
         return old, new
-    alike = next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
-    start = max(alike - _BEFORE, 0)
+    common = next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    start = max(common - _BEFORE, 0)
     return _short(old, start), _short(new, start)
 
 
@@ -347,21 +317,6 @@ def counted(found: Sequence[Change]) -> str:
     return ", ".join(f"{count} to {action}" for action, count in counts_of(found).items()) or "no changes"
 
 
-Form = Literal["text", "json", "markdown"]
-
-MarkdownOption = Annotated[bool, typer.Option("--markdown", help="Print a comment for a pull request.")]
-DetailedOption = Annotated[
-    bool, typer.Option("--detailed-exitcode", help="Exit with 4 if there is something to change.")
-]
-
-
-def form_of(*, as_json: bool, as_markdown: bool) -> Form:
-    """What the options ask for. Raises Failure if that is two things."""
-    if as_json and as_markdown:
-        raise Failure("--json and --markdown contradict each other", hint="leave out one of them", code=USAGE)
-    return "json" if as_json else "markdown" if as_markdown else "text"
-
-
 LIMIT = 65_000
 """Bytes of a comment at most. GitHub refuses more than 65,536 characters."""
 
@@ -375,12 +330,12 @@ def markdown(preview: Preview) -> str:
     markup, no mentions, no links, and GitLab no quick actions. Outside stand only words of ours.
     """
     stack = re.sub(r"[^A-Za-z0-9_.-]+", "_", preview.stack)[:100]  # a file's name, of the characters that Pulumi allows
-    said = counted(preview.changes)
+    summary = counted(preview.changes)
     if preview.outcome == "refused":
-        said = f"**refused**, {len(preview.refused)} to correct"
+        summary = f"**refused**, {len(preview.refused)} to correct"
     elif preview.outcome == "changes" and not preview.changes:
-        said = "only the policy in Slurm changes"
-    head = f"<!-- slurmstack preview of {stack} -->\n### slurmstack: stack `{stack}`: {said}"
+        summary = "only the policy in Slurm changes"
+    head = f"<!-- slurmstack preview of {stack} -->\n### slurmstack: stack `{stack}`: {summary}"
     if preview.against == "file":
         head += "\n\nNo cluster was asked: what was changed by hand and which jobs run is not known here."
     refused = [f"! refused: {spelled_out(reason)}" for reason in preview.refused]
@@ -392,10 +347,10 @@ def _fenced(lines: Sequence[str]) -> list[str]:
     """The lines in a block. Where some are left out, the last line says how many."""
     longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
-    room, kept = LIMIT - 2 * len(fence) - 500, list[str]()
+    bytes_left, kept = LIMIT - 2 * len(fence) - 500, list[str]()
     for line in lines:
-        room -= len(line.encode()) + 1
-        if room < 0:
+        bytes_left -= len(line.encode()) + 1
+        if bytes_left < 0:
             break
         kept.append(line)
     left = len(lines) - len(kept)

@@ -208,8 +208,8 @@ class Rotation:
         touched: set[str] = set()
         while stale := self.stale(self.key.path):
             if new := {place.pod for place in stale} - touched:
-                told = (f"{_TOUCHED}={time.time():.0f}", "--overwrite", f"--field-manager={FIELD_MANAGER}")
-                self._kubectl.run("annotate", "pod", *sorted(new), "-n", self._namespace, *told, check=False)
+                annotation = (f"{_TOUCHED}={time.time():.0f}", "--overwrite", f"--field-manager={FIELD_MANAGER}")
+                self._kubectl.run("annotate", "pod", *sorted(new), "-n", self._namespace, *annotation, check=False)
                 touched |= new
             step.progress(0, 0, _names(stale))
             _refuse_late(deadline, f"the new key has not reached {_names(stale)}")
@@ -252,8 +252,8 @@ class Rotation:
         The container's very first one is only that process's parent, and ends with it.
         """
         if not place.id:  # a new pod starts at once
-            gone = ("delete", "pod", place.pod, "-n", self._namespace, "--wait=false", "--ignore-not-found")
-            return self._kubectl.run(*gone, check=False).returncode
+            arguments = ("delete", "pod", place.pod, "-n", self._namespace, "--wait=false", "--ignore-not-found")
+            return self._kubectl.run(*arguments, check=False).returncode
         wait = f"while [ $(date +%s) -lt {at} ]; do sleep 0.05; done"
         kill = f"exec setpriv --reuid={user} --regid={user} --clear-groups sh -c '{_END}'"
         return self._run(place, "sh", "-c", 'setsid sh -c "$0" >/dev/null 2>&1 </dev/null &', f"{wait}; {kill}")

@@ -60,14 +60,14 @@ def _pods(status: Status) -> Iterator[Table | Text]:
     """All pods but workers that are well: those are counted by pool."""
     names = {node.name for node in status.nodes}
     workers = [pod for pod in status.pods if pod.component == WORKER or pod.name in names]
-    ill = [pod for pod in workers if not pod.ready or pod.phase != "Running"]
+    unready = [pod for pod in workers if not pod.ready or pod.phase != "Running"]
     table = Table("POD", "STATE", "READY", "RESTARTS", "ON", box=None, pad_edge=False)
-    for pod in [*(pod for pod in status.pods if pod not in workers), *ill[:_LISTED]]:
+    for pod in [*(pod for pod in status.pods if pod not in workers), *unready[:_LISTED]]:
         ready = Text("yes") if pod.ready else Text("no", style="red")
         table.add_row(Text(pod.name), Text(pod.phase), ready, str(pod.restarts), Text(pod.node))
     yield table
-    if len(ill) > _LISTED:
-        yield Text(f"and {len(ill) - _LISTED} more workers that are not ready")
+    if len(unready) > _LISTED:
+        yield Text(f"and {len(unready) - _LISTED} more workers that are not ready")
 
 
 def _nodes(status: Status) -> Iterator[Table | Text]:
@@ -84,19 +84,19 @@ def _nodes(status: Status) -> Iterator[Table | Text]:
     for pool in status.pools:
         table.add_row(Text(printable(pool.name)), *(_count(pool, name) for name in columns))
     yield table
-    ill = [node for node in status.nodes if node.is_down or node.reason]
-    for node in ill[:_LISTED]:
-        yield _ill(node)
-    if len(ill) > _LISTED:
-        yield Text(f"  and {len(ill) - _LISTED} more: `slurmstack health` shows all")
+    listed = [node for node in status.nodes if node.is_down or node.reason]
+    for node in listed[:_LISTED]:
+        yield _node_line(node)
+    if len(listed) > _LISTED:
+        yield Text(f"  and {len(listed) - _LISTED} more: `slurmstack health` shows all")
 
 
-def _ill(node: ListedNode) -> Text:
+def _node_line(node: ListedNode) -> Text:
     since = _seconds_since(node.since)
     who = f" by {printable(node.by)}" if node.by else ""
-    told = f"{who}{f' {ago(since)} ago' if since is not None else ''}"
+    by_whom = f"{who}{f' {ago(since)} ago' if since is not None else ''}"
     reason = f": {printable(node.reason)}" if node.reason else ""
-    return Text.assemble("  ", node.name, " ", (node.state, "red" if node.is_down else ""), told, reason)
+    return Text.assemble("  ", node.name, " ", (node.state, "red" if node.is_down else ""), by_whom, reason)
 
 
 def _facts(status: Status) -> Iterator[tuple[str, Text]]:
@@ -136,10 +136,10 @@ def _queue(queue: Queue) -> Text:
 
 def _roll(roll: Roll) -> Text:
     """How far the new pods of a pool are."""
-    told = f"new pods for pool {printable(roll.pool)}: {roll.old} of {roll.size} nodes wait until they are idle"
+    text = f"new pods for pool {printable(roll.pool)}: {roll.old} of {roll.size} nodes wait until they are idle"
     if not roll.failing:
-        return Text(told)
-    return Text(f"{told}, and for new pods that are not ready, or not in Slurm: {_listed(roll.failing)}", style="red")
+        return Text(text)
+    return Text(f"{text}, and for new pods that are not ready, or not in Slurm: {_listed(roll.failing)}", style="red")
 
 
 def _count(pool: Pool, column: str) -> Text:

@@ -146,16 +146,16 @@ def _listed(text: str) -> tuple[ListedNode, ...]:
 def listed_node(row: Mapping[str, str]) -> ListedNode:
     """A node as sinfo has it. In what others have written there may be whatever moves a cursor."""
     try:
-        said = json.loads(row["Extra"])
+        extra = json.loads(row["Extra"])
     except (ValueError, RecursionError):  # somebody else's text
-        said = {}
+        extra = {}
     return ListedNode(
         name=printable(row["NodeHost"]),
         state=printable(row["StateLong"]),
         reason="" if row["Reason"] == "none" else row["Reason"],
         since="" if row["Timestamp"] == "Unknown" else row["Timestamp"],
         by="" if row["User"] == "Unknown" else row["User"],
-        confinement=str(said.get(CONFINEMENT, "")) if isinstance(said, dict) else "",
+        confinement=str(extra.get(CONFINEMENT, "")) if isinstance(extra, dict) else "",
     )
 
 
@@ -192,11 +192,11 @@ def read_answers(answers: Mapping[str, tuple[int, str]], wanted: Wanted) -> tupl
     parts: dict[str, Any] = {}
     unread: dict[str, str] = {}
     readers: dict[str, Callable[[str], Any]] = {**_READERS, "jobs": lambda text: tuple(wanted.jobs.read(text))}
-    code, said = answers.get(wanted.first[-1], (LATE, ""))
+    code, output = answers.get(wanted.first[-1], (LATE, ""))
     silent = ""
     if code:
         without, munge = answers.get("munge", (0, ""))
-        silent = said or (f"munge does not answer. {munge}" if without else f"no answer within {wanted.each:g} s")
+        silent = output or (f"munge does not answer. {munge}" if without else f"no answer within {wanted.each:g} s")
     for name in (*wanted.first, *wanted.then):
         status, text = answers.get(name, (None, ""))
         if name not in readers or (silent and status != 0):

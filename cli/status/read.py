@@ -313,7 +313,7 @@ def _kind(node: ListedNode) -> str:
     return "idle" if node.state.startswith(("idle", "planned")) else "other"
 
 
-def _is_ill(node: ListedNode) -> bool:
+def _is_failing(node: ListedNode) -> bool:
     """Whether Slurm does not have it, as `elastic` sees it: what an administrator has set down is nobody's fault."""
     if node.state.startswith("down"):
         return node.by == "slurm" or node.reason.startswith(OURS)
@@ -322,7 +322,7 @@ def _is_ill(node: ListedNode) -> bool:
 
 def _rolls(cluster: Snapshot) -> Iterator[Roll]:
     """Not of pools whose template is the one that all their pods have."""
-    ill = {node.name for node in cluster.sinfo if _is_ill(node)}
+    failing_nodes = {node.name for node in cluster.sinfo if _is_failing(node)}
     for item in cluster.of("StatefulSet"):
         revision, pool = item.get("status", {}).get("updateRevision"), item["metadata"]["name"]
         if revision is None or not labels_of(item).get(POOL_LABEL):
@@ -332,5 +332,5 @@ def _rolls(cluster: Snapshot) -> Iterator[Roll]:
         old = [pod for pod in there if labels_of(pod.item).get(_REVISION) != revision]
         if old:
             new = [pod for pod in there if pod not in old and not pod.leaves]
-            failing = tuple(pod.name for pod in new if not pod.ready or pod.name in ill)
+            failing = tuple(pod.name for pod in new if not pod.ready or pod.name in failing_nodes)
             yield Roll(pool=pool, old=len(old), size=size, failing=failing)

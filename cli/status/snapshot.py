@@ -121,10 +121,10 @@ class Snapshot:
         found: dict[str, list[tuple[float, str]]] = defaultdict(list)
         for event in self.of("Event"):
             seen = event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp")
-            said = f"{event.get('reason', '')}: {event.get('message', '')}"
-            found[event["involvedObject"].get("uid", "")].append((at(seen), said))
+            text = f"{event.get('reason', '')}: {event.get('message', '')}"
+            found[event["involvedObject"].get("uid", "")].append((at(seen), text))
         return {
-            uid: tuple(dict.fromkeys(text for _, text in sorted(said, reverse=True))) for uid, said in found.items()
+            uid: tuple(dict.fromkeys(text for _, text in sorted(texts, reverse=True))) for uid, texts in found.items()
         }
 
     def pod(self, name: str) -> Pod | None:

@@ -86,7 +86,7 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class Summary:
     """A whole report."""
 
     start: datetime
@@ -97,7 +97,7 @@ class Report:
     total: Row
 
 
-def summarize(runs: Iterable[Run], *, start: datetime, end: datetime, now: datetime, by: Sequence[str]) -> Report:
+def summarize(runs: Iterable[Run], *, start: datetime, end: datetime, now: datetime, by: Sequence[str]) -> Summary:
     """All runs between two times. What a run used is spread evenly over its time, as no record says when it was."""
     rows: dict[tuple[str, ...], Row] = {}
     total = Row(group=())
@@ -109,7 +109,7 @@ def summarize(runs: Iterable[Run], *, start: datetime, end: datetime, now: datet
         rows.setdefault(group, Row(group=group)).add(run, share)
         total.add(run, share)
     order = sorted(rows.values(), key=lambda row: (-row.cpu_wasted, -row.cpu_asked, row.group))
-    return Report(start=start, end=end, by=tuple(by), rows=tuple(order), total=total)
+    return Summary(start=start, end=end, by=tuple(by), rows=tuple(order), total=total)
 
 
 def _share(run: Run, start: datetime, end: datetime, now: datetime) -> float:
@@ -121,16 +121,16 @@ def _share(run: Run, start: datetime, end: datetime, now: datetime) -> float:
     return max(inside, 0.0) / (until - run.start) if until > run.start else 0.0
 
 
-Numbers = Callable[[Report, Row], dict[str, Any]]
+Numbers = Callable[[Summary, Row], dict[str, Any]]
 """The figures of a row for scripts. CHANGELOG.md names keys that go (docs/usage.md)."""
 
 
-def hours(report: Report, row: Row) -> dict[str, Any]:
+def hours(summary: Summary, row: Row) -> dict[str, Any]:
     """Hours, and their part of all. Each row says for itself of which time it is, as reports are put together."""
-    total = report.total
+    total = summary.total
     return {
-        "start": _iso(report.start),
-        "end": _iso(report.end),
+        "start": _iso(summary.start),
+        "end": _iso(summary.end),
         "jobs": row.jobs,
         "cpu_hours": round(row.cpu_asked, DIGITS),
         "cpu_percent": _percent(row.cpu_asked, total.cpu_asked),
@@ -139,7 +139,7 @@ def hours(report: Report, row: Row) -> dict[str, Any]:
     }
 
 
-def efficiency(_report: Report, row: Row) -> dict[str, Any]:
+def efficiency(_summary: Summary, row: Row) -> dict[str, Any]:
     """What was not measured is null. CPUs may be above 100 % where jobs are not kept to theirs."""
     cpu, memory = row.cpu_measured > 0, row.memory_measured > 0
     hours = {
@@ -164,55 +164,55 @@ def _percent(part: float, whole: float) -> float | None:
     return round(100 * part / whole, 2) if whole else None
 
 
-def as_data(report: Report, numbers: Numbers, *, namespace: str) -> dict[str, Any]:
+def as_data(summary: Summary, numbers: Numbers, *, namespace: str) -> dict[str, Any]:
     """The report for scripts."""
     return {
         "namespace": namespace,
-        "start": _iso(report.start),
-        "end": _iso(report.end),
-        "by": list(report.by),
-        "rows": [{**_named(report, row), **numbers(report, row)} for row in report.rows],
-        "total": numbers(report, report.total),
+        "start": _iso(summary.start),
+        "end": _iso(summary.end),
+        "by": list(summary.by),
+        "rows": [{**_named(summary, row), **numbers(summary, row)} for row in summary.rows],
+        "total": numbers(summary, summary.total),
     }
 
 
-def as_csv(report: Report, numbers: Numbers) -> str:
+def as_csv(summary: Summary, numbers: Numbers) -> str:
     """The rows of the report, with a heading, and none for the total."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, [*report.by, *numbers(report, report.total)], lineterminator="\n")
+    writer = csv.DictWriter(text, [*summary.by, *numbers(summary, summary.total)], lineterminator="\n")
     writer.writeheader()
-    for row in report.rows:
+    for row in summary.rows:
         # Without enforcement users name accounts as they like, also as what a spreadsheet would compute.
-        names = {name: printable(_FORMULA.sub(r"\1'", said)) for name, said in _named(report, row).items()}
-        writer.writerow({**names, **numbers(report, row)})
+        names = {name: printable(_FORMULA.sub(r"\1'", value)) for name, value in _named(summary, row).items()}
+        writer.writerow({**names, **numbers(summary, row)})
     return text.getvalue()
 
 
-def _named(report: Report, row: Row) -> dict[str, str]:
-    return dict(zip(report.by, row.group, strict=True))
+def _named(summary: Summary, row: Row) -> dict[str, str]:
+    return dict(zip(summary.by, row.group, strict=True))
 
 
-def print_table(report: Report, columns: Mapping[str, str], numbers: Numbers) -> None:
+def print_table(summary: Summary, columns: Mapping[str, str], numbers: Numbers) -> None:
     """A table of groups with their figures, and the sum of all. What was not measured is a dash."""
     console = open_console()
-    when = f"{report.start:%Y-%m-%d %H:%M} to {report.end:%Y-%m-%d %H:%M} UTC"
-    if not report.rows:
+    when = f"{summary.start:%Y-%m-%d %H:%M} to {summary.end:%Y-%m-%d %H:%M} UTC"
+    if not summary.rows:
         console.print(f"no job ran from {when}", markup=False)
         return
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), caption=when, caption_justify="left")
-    for name in report.by:
+    for name in summary.by:
         table.add_column(name.upper(), overflow="fold", min_width=len(name))
     for name in columns:
         table.add_column(name, justify="right", no_wrap=True)
 
     def cells(row: Row) -> list[str]:
-        found = numbers(report, row)
+        found = numbers(summary, row)
         return [_cell(key, found[key]) for key in columns.values()]
 
-    for row in report.rows:
+    for row in summary.rows:
         table.add_row(*(escape(printable(name)) for name in row.group), *cells(row))
     table.add_section()
-    table.add_row("all", *[""] * (len(report.by) - 1), *cells(report.total), style="bold")
+    table.add_row("all", *[""] * (len(summary.by) - 1), *cells(summary.total), style="bold")
     console.print(table)
 
 

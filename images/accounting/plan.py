@@ -56,12 +56,12 @@ class Change:
             return "" if level == "none" else f"{name}: admin level {level}"  # its associations tell the rest
         if self.action != "~":
             return name
-        told = []
+        changes = []
         for item, value in self.new.items():
             old, new = _value(item, self.old.get(item)), _value(item, value)
             if item != "comment" and old != new:
-                told.append(f"{item.replace('_', ' ')} {old} => {new}")
-        return f"{name}: {', '.join(told) or 'made by hand before, kept by the stack file from now on'}"
+                changes.append(f"{item.replace('_', ' ')} {old} => {new}")
+        return f"{name}: {', '.join(changes) or 'made by hand before, kept by the stack file from now on'}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,10 +221,10 @@ def _kept_line(kind: ObjectKind, key: Key, jobs: Sequence[str]) -> str:
     """For something that left the stack file while jobs use it."""
     if not jobs:
         return f"! {_subject(kind, key)} left the stack file, but something below it is kept, and so is it"
-    told = ", ".join(jobs[:_JOBS]) + (", ..." if len(jobs) > _JOBS else "")
+    listed = ", ".join(jobs[:_JOBS]) + (", ..." if len(jobs) > _JOBS else "")
     closed = ", without new jobs" if kind == "association" else ""
     return (
-        f"! {_subject(kind, key)} left the stack file, but jobs wait or run with it (job {told}): "
+        f"! {_subject(kind, key)} left the stack file, but jobs wait or run with it (job {listed}): "
         f"kept{closed}; the first `up` after their end removes it"
     )
 

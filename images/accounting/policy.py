@@ -86,10 +86,10 @@ def bring_in_line(slurm: Slurm, policy: Policy, log: Callable[[str], None], cloc
 def carry_out(slurm: Slurm, planned: Plan, present: State, log: Callable[[str], None], clock: Clock) -> None:
     """Make all calls of a plan."""
     calls = list(commands(planned, present, slurm.cluster))
-    said = clock.now()
+    logged_at = clock.now()
     for number, call in enumerate(calls):
-        if clock.now() - said >= PROGRESS_SECONDS:
-            said = clock.now()
+        if clock.now() - logged_at >= PROGRESS_SECONDS:
+            logged_at = clock.now()
             log(f"{number} of {len(calls)} commands done")
         try:
             slurm.call(["sacctmgr", "--immediate", *call])  # which does not ask

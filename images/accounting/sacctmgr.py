@@ -82,10 +82,10 @@ class Slurm:
         result = self.runner(argv, timeout=TIMEOUT_SECONDS)
         if result.ok:
             return result.stdout
-        said = f"{result.stderr}\n{result.stdout}".strip() or result.message
-        if result.code in {TIMED_OUT, NOT_STARTED} or any(sign in said.lower() for sign in _LOST):
-            raise UnreachableError(said)
-        raise SlurmError(said)
+        output = f"{result.stderr}\n{result.stdout}".strip() or result.message
+        if result.code in {TIMED_OUT, NOT_STARTED} or any(sign in output.lower() for sign in _LOST):
+            raise UnreachableError(output)
+        raise SlurmError(output)
 
     def table(self, what: str, columns: Sequence[str], *where: str) -> list[list[str]]:
         """Rows of `sacctmgr list`, each with as many values as there are columns.
@@ -110,9 +110,9 @@ def read(slurm: Slurm) -> State:
         texts = pool.submit(slurm.table, "account", ["Account", "Org", "Descr"])
         users = pool.submit(slurm.table, "user", ["User", "DefaultAccount", "Admin"])
         accounts, associations = rows.result()
-        said = {account: rest for account, *rest in texts.result()}
+        descriptions = {account: rest for account, *rest in texts.result()}
         for key, values in accounts.items():
-            organization, description = said.get(key[0], ("", ""))
+            organization, description = descriptions.get(key[0], ("", ""))
             values.update(organization=organization.strip(), description=description.strip())
         named = {user for user, _, _ in associations}
         return State(

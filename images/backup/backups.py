@@ -101,14 +101,14 @@ def backups_of(snapshots: Iterable[Mapping[str, Any]]) -> list[Backup]:
     """The backups, oldest first. A part that was tried twice counts as its last try."""
     found: dict[str, Backup] = {}
     for snapshot in snapshots:
-        told = dict(tag.split("=", 1) for tag in snapshot.get("tags") or () if "=" in tag)
-        if not _ID.fullmatch(told.get("backup", "")) or "part" not in told:
+        tags = dict(tag.split("=", 1) for tag in snapshot.get("tags") or () if "=" in tag)
+        if not _ID.fullmatch(tags.get("backup", "")) or "part" not in tags:
             continue
-        wanted, cluster = (frozenset(told.get(key, "").split("+")) for key in ("parts", "cluster"))
-        first = Backup(id=told["backup"], kind=told.get("kind", ""), wanted=wanted, cluster=cluster)
+        wanted, cluster = (frozenset(tags.get(key, "").split("+")) for key in ("parts", "cluster"))
+        first = Backup(id=tags["backup"], kind=tags.get("kind", ""), wanted=wanted, cluster=cluster)
         size = (snapshot.get("summary") or {}).get("total_bytes_processed", 0)
         parts = found.setdefault(first.id, first).parts
-        parts[told["part"]] = {"snapshot": str(snapshot["id"]), "bytes": int(size)}
+        parts[tags["part"]] = {"snapshot": str(snapshot["id"]), "bytes": int(size)}
     return [found[backup] for backup in sorted(found)]
 
 
@@ -126,8 +126,8 @@ def superfluous(backups: Iterable[Backup], keep: Mapping[str, int]) -> list[str]
             last.setdefault(backup.time.strftime(_SPANS[span]), backup.id)
         kept |= set([*last.values()][:number])
     newest = complete[0].id if complete else ""
-    gone = [backup for backup in counted if backup.id < newest and backup.id not in kept]
-    return [backup.snapshot(part) for backup in gone for part in backup.parts]
+    expired = [backup for backup in counted if backup.id < newest and backup.id not in kept]
+    return [backup.snapshot(part) for backup in expired for part in backup.parts]
 
 
 def refuse_another_cluster(backups: Sequence[Backup], cluster: Iterable[str], url: str) -> None:
@@ -247,9 +247,9 @@ class Saving:
     """Snapshots of one backup."""
 
     def __init__(self, repository: Repository, log: Log) -> None:
-        told = restic.told()
-        self.id, self.kind = str(told["id"]), str(told["kind"])
-        self._marks = {"kind": self.kind, "parts": "+".join(told["parts"]), "cluster": str(told["cluster"])}
+        handover = restic.read_handover()
+        self.id, self.kind = str(handover["id"]), str(handover["kind"])
+        self._marks = {"kind": self.kind, "parts": "+".join(handover["parts"]), "cluster": str(handover["cluster"])}
         self._repository, self._log = repository, log
 
     def snapshot(self, part: str, *what: str) -> str:
@@ -277,8 +277,8 @@ class Saving:
     def forget(self, keep: str) -> None:
         """Remove backups that are beyond the stack file's `keep` (`last=3 daily=7`), and what only they needed."""
         wanted = {span: int(number) for span, _, number in (part.partition("=") for part in keep.split())}
-        gone = superfluous(backups_of(self._repository.snapshots()), wanted)
-        done = self._repository.run("forget", "--quiet", "--prune", *gone) if gone else None
+        expired = superfluous(backups_of(self._repository.snapshots()), wanted)
+        done = self._repository.run("forget", "--quiet", "--prune", *expired) if expired else None
         if done is not None and not done.ok:  # the backup is there, and the next one tries again
             self._log.failure(f"old backups could not be removed: {restic.last_words(done)}")
 

@@ -85,8 +85,8 @@ def scratch_conf(text: str) -> str:
     }  # fmt: skip
     if "accounting_storage/slurmdbd" in text:
         own["AccountingStorageHost"] = "127.0.0.1"
-    away = _LEFT_OUT | {key.lower() for key in own}
-    kept = (line for line in text.split("\n") if line.partition("=")[0].strip().lower() not in away)
+    dropped = _LEFT_OUT | {key.lower() for key in own}
+    kept = (line for line in text.split("\n") if line.partition("=")[0].strip().lower() not in dropped)
     return "\n".join([*map(_closed, kept), *(f"{key}={value}" for key, value in own.items())]) + "\n"
 
 
@@ -98,25 +98,28 @@ def _closed(line: str) -> str:
 
 
 def judge(
-    backup: str, told: Mapping[str, Collection[str]], answered: Mapping[str, Collection[str]], scripts: Collection[str]
+    backup: str,
+    dumped: Mapping[str, Collection[str]],
+    answered: Mapping[str, Collection[str]],
+    scripts: Collection[str],
 ) -> tuple[dict[str, dict[str, int]], list[str]]:
     """What was found, by part, and what is not as it was.
 
-    `told`: what the dump has, as `Database.records` says it. `answered`: what slurmdbd and slurmctld have of that.
+    `dumped`: what the dump has, as `Database.records` says it. `answered`: what slurmdbd and slurmctld have of that.
     `scripts`: jobs that have one in the backup.
     """
     # What was submitted later came between the two parts of the backup.
     begun = datetime.strptime(backup, ID_FORMAT).replace(tzinfo=UTC).timestamp()
-    known = [line.split("\t") for line in told["open"]]
+    known = [line.split("\t") for line in dumped["open"]]
     known = [each for each in known if int(each[2]) < begun - _SAVED_WITHIN]
     missing = [job for job, *array, _ in known if job not in answered["jobs"] and {job, *array} & {*scripts}]
     problems = [f"state: slurmctld has lost jobs of the queue: {_named(missing)}"] if missing else []
     for what in ("newest", "associations", "users"):
-        if lost := sorted({*told[what]} - {*answered[what]}):
+        if lost := sorted({*dumped[what]} - {*answered[what]}):
             name = "records of jobs" if what == "newest" else what
             problems.append(f"database: slurmdbd does not know {name}: {_named(lost)}")
-    counted = {"records": int(next(iter(told["records"]), 0)), "asked": len({*told["newest"]})}
-    counted |= {what: len(told[what]) for what in ("associations", "users")}
+    counted = {"records": int(next(iter(dumped["records"]), 0)), "asked": len({*dumped["newest"]})}
+    counted |= {what: len(dumped[what]) for what in ("associations", "users")}
     return {"state": {"jobs": len(answered["jobs"]), "compared": len(known)}, "database": counted}, problems
 
 
@@ -144,15 +147,15 @@ class Daemons:
         """Start one, and wait until it is ready. Raises CannotGoOnError with its last words."""
         name = Path(command[0]).name
         self._log(f"starting {name}")
-        said, begun = CONF / f"{name}.log", time.monotonic()
-        with said.open("wb") as file:
+        log_file, begun = CONF / f"{name}.log", time.monotonic()
+        with log_file.open("wb") as file:
             process = subprocess.Popen(
                 command, env=self._env, stdin=subprocess.DEVNULL, stdout=file, stderr=file, user=user, group=user,
                 extra_groups=None if user is None else [],
             )  # fmt: skip
         while not ready():
             if process.poll() is not None or time.monotonic() - begun > seconds:
-                raise CannotGoOnError(f"{name} does not start with what is in the backup: {_last_words(said)}")
+                raise CannotGoOnError(f"{name} does not start with what is in the backup: {_last_words(log_file)}")
             time.sleep(0.2)
         self._started[name] = process
         self.seconds[name] = round(time.monotonic() - begun, 1)
@@ -200,18 +203,18 @@ def rehearse(log: Log) -> dict[str, Any]:
     daemons.start([f"{_PROGRAMS}/munged"], lambda: daemons.answers("munge", "--no-input"))
     fetch = partial(fetch_state, repository, backup.snapshot("state"))
     state.put_back(STATE, fetch, backup=backup.id, highest=0, log=log)
-    told, answered = dict[str, Collection[str]](_NOTHING), dict[str, Collection[str]](_NOTHING)
+    dumped, answered = dict[str, Collection[str]](_NOTHING), dict[str, Collection[str]](_NOTHING)
     if "database" in what:
         cluster = required_env("CLUSTER_NAME")
         probe = ("mariadb", "--defaults-file=/run/mysqld/probe.cnf", "--execute", "SELECT 1")
         daemons.start([f"{_PROGRAMS}/mariadbd"], lambda: daemons.answers(*probe))
         with database.opened(storage, log) as target:
             load(target, repository, backup.snapshot("database"), cluster)
-            told |= target.records(cluster, NEWEST)
+            dumped |= target.records(cluster, NEWEST)
         listens = partial(can_connect, "127.0.0.1:6819")
         daemons.start(["/usr/sbin/slurmdbd", "-D"], listens, seconds=_CONVERTING_SECONDS, user="slurm")
         (STATE / "clustername").unlink(missing_ok=True)  # as images/controller/slurmctld.py: it takes slurmdbd's id
-        as_list, jobs = ("--noheader", "--parsable2"), ",".join(told["newest"])
+        as_list, jobs = ("--noheader", "--parsable2"), ",".join(dumped["newest"])
         sacct = ("sacct", "--allusers", "--allocations", "--duplicates", *as_list, "--format=JobIDRaw")
         answered |= {
             "newest": daemons.words(*sacct, "--starttime=1970-01-02", f"--jobs={jobs}") if jobs else (),
@@ -226,7 +229,7 @@ def rehearse(log: Log) -> dict[str, Any]:
     slurmctld = ["/usr/sbin/slurmctld", "-D", *(["-i"] if never_saved else []), "-f", str(CONF / "slurm.conf")]
     daemons.start(slurmctld, lambda: daemons.answers("scontrol", "ping"))
     answered["jobs"] = daemons.words("squeue", "--all", "--states=all", "--noheader", "--format=%A")
-    found, problems = judge(backup.id, told, answered, scripts)
+    found, problems = judge(backup.id, dumped, answered, scripts)
     seconds = {**daemons.seconds, "total": round(time.monotonic() - begun, 1)}
     return {"backup": backup.id, "ok": not problems, "seconds": seconds, "found": found, "problems": problems}
 

@@ -115,8 +115,8 @@ class Repository:
                 process.terminate()
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(_ENDING_SECONDS)
-        printed, said = (text.decode(errors="replace") for text in (out or b"", err))
-        return Result(code=process.returncode, stdout=printed, stderr=said)
+        output, errors = (text.decode(errors="replace") for text in (out or b"", err))
+        return Result(code=process.returncode, stdout=output, stderr=errors)
 
     def must(self, what: str, *arguments: str) -> str:
         """What restic prints. Raises CannotGoOnError: `what` could not be done, and why."""
@@ -129,16 +129,16 @@ class Repository:
         """What a snapshot has in a directory, each thing a line of JSON. Raises CannotGoOnError at the end."""
         command = [*self._command, "--no-lock", "ls", "--json", "--recursive", snapshot, str(directory)]
         with (
-            tempfile.TemporaryFile(dir=self._environment["TMPDIR"]) as said,
+            tempfile.TemporaryFile(dir=self._environment["TMPDIR"]) as stderr,
             subprocess.Popen(
-                command, env=self._environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said
+                command, env=self._environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr
             ) as process,
         ):
             assert process.stdout is not None
             yield from process.stdout
             if process.wait() != 0:
-                said.seek(0)
-                words = said.read().decode(errors="replace")
+                stderr.seek(0)
+                words = stderr.read().decode(errors="replace")
                 raise self.problem("the backup cannot be listed", Result(code=process.returncode, stderr=words))
 
     def problem(self, what: str, done: Result) -> CannotGoOnError:
@@ -182,8 +182,8 @@ def last_words(done: Result) -> str:
 
 
 def _words(line: str) -> str:
-    told = _json(line)
-    return str(told.get("message") or (told.get("error") or {}).get("message", "")) if told else line.strip()
+    message = _json(line)
+    return str(message.get("message") or (message.get("error") or {}).get("message", "")) if message else line.strip()
 
 
 def _json(line: str) -> dict[str, Any]:
@@ -197,8 +197,8 @@ def _json(line: str) -> dict[str, Any]:
 
 def failed_files(done: Result) -> list[str]:
     """Files that restic has said something of, in words without control characters; not of those that were gone."""
-    told = [item for item in map(_json, lines_in(done.stderr)) if item.get("message_type") == "error"]
-    found = [(item.get("item"), str((item.get("error") or {}).get("message", ""))) for item in told]
+    errors = [item for item in map(_json, lines_in(done.stderr)) if item.get("message_type") == "error"]
+    found = [(item.get("item"), str((item.get("error") or {}).get("message", ""))) for item in errors]
     return [f"{path!a}: {why!a}" for path, why in found if "no such file or directory" not in why]
 
 
@@ -260,7 +260,7 @@ def enter_jail() -> None:
         raise CannotGoOnError(f"{what}: {error.strerror}") from None
 
 
-def told() -> dict[str, Any]:
+def read_handover() -> dict[str, Any]:
     """What the first container has left."""
     found: dict[str, Any] = json.loads((HANDOVER / "told.json").read_text(encoding="utf-8"))
     return found

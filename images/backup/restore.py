@@ -47,7 +47,7 @@ def choose_backup(log: Log) -> None:
 
 def _snapshot(part: str) -> str | None:
     """The snapshot of a part; None if it is not asked for."""
-    found: str | None = restic.told()["snapshots"].get(part)
+    found: str | None = restic.read_handover()["snapshots"].get(part)
     return found
 
 
@@ -56,7 +56,7 @@ def restore_state(log: Log) -> None:
 
     With the database alone, slurmctld only takes the cluster's id from it.
     """
-    repository, backup, snapshot = restic.handed_over(), str(restic.told()["backup"]), _snapshot("state")
+    repository, backup, snapshot = restic.handed_over(), str(restic.read_handover()["backup"]), _snapshot("state")
     expect_volume(STATE)
     highest = _restore_database(repository, backup, log) if environment("CLUSTER_NAME") else 0
     terms.return_to_one(STATE)
@@ -87,11 +87,11 @@ def load(target: Database, repository: Repository, snapshot: str, cluster: str) 
     target.refuse_others(cluster)
     target.remember(cluster)
     target.empty()
-    with tempfile.TemporaryFile(dir=CACHE) as said:
-        with subprocess.Popen(target.load, stdin=subprocess.PIPE, stderr=said) as reader:
+    with tempfile.TemporaryFile(dir=CACHE) as stderr:
+        with subprocess.Popen(target.load, stdin=subprocess.PIPE, stderr=stderr) as reader:
             read = repository.run("dump", snapshot, database.DUMP, stdout=reader.stdin)
-        said.seek(0)
-        last = said.read().decode(errors="replace").strip().rpartition("\n")[2]
+        stderr.seek(0)
+        last = stderr.read().decode(errors="replace").strip().rpartition("\n")[2]
     if not read.ok or reader.returncode != 0:
         ended = f"mariadb ended with {reader.returncode}{last and f': {last}'}"
         what = f"the database was not restored as a whole ({ended}); restore it again"
@@ -137,7 +137,7 @@ def restore_jail(log: Log) -> None:
     for line in failed[:MOST_NAMED]:
         log(f"not put back ({len(failed)} in all): {line}")
     found = json.loads(done.stdout.splitlines()[-1])
-    log(f"the jail has {found.get('total_files', 0)} files and directories of {restic.told()['backup']}")
+    log(f"the jail has {found.get('total_files', 0)} files and directories of {restic.read_handover()['backup']}")
 
 
 def _taken(repository: Repository, snapshot: str) -> Iterator[str]:

@@ -57,5 +57,5 @@ def run(argv: Sequence[str], *, timeout: float = 10.0, env: Mapping[str, str] | 
     except OSError as error:  # no memory, or no more processes for this pod just now
         return Result(code=NOT_STARTED, stderr=f"{argv[0]}: {error.strerror}")
     # Not as text of Python's, in which a carriage return ends a line (lines.py).
-    stdout, stderr = (said.decode(errors="replace") for said in (done.stdout, done.stderr))
+    stdout, stderr = (output.decode(errors="replace") for output in (done.stdout, done.stderr))
     return Result(code=done.returncode, stdout=stdout, stderr=stderr)

@@ -172,8 +172,8 @@ class Kube:
             connection.request(method, path, body=body, headers=headers)
             response = connection.getresponse()
             if response.status not in {http.client.OK, http.client.CREATED}:
-                said = _status_message(response.read(2000).decode(errors="replace"))
-                raise KubeError(f"{method} {path.partition('?')[0]}: {response.status} {said}", response.status)
+                message = _status_message(response.read(2000).decode(errors="replace"))
+                raise KubeError(f"{method} {path.partition('?')[0]}: {response.status} {message}", response.status)
             yield response
         except (OSError, http.client.HTTPException, json.JSONDecodeError) as error:
             raise KubeError(f"no answer from the API server: {error}") from error
@@ -271,7 +271,7 @@ class Follower(Generic[Value]):
         with self._lock:
             self._values = {item["metadata"]["name"]: self._extract(item) for item in items}
         self.synced = True
-        self._tell()
+        self._notify()
         for kind, item in self._kube.watch(self._path, version, **selected):
             self._take(kind, item)
 
@@ -286,8 +286,8 @@ class Follower(Generic[Value]):
                 self._values.pop(name, None)
             else:
                 self._values[name] = self._extract(item)
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         if self._changed is not None:
             self._changed(self.values())

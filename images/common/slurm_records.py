@@ -264,10 +264,10 @@ def node_records(text: str, kind: type[Kind]) -> list[Kind]:
 def mark_in(extra: str) -> str:
     """The mark in an `Extra`, behind which more may follow; empty where there is none."""
     try:
-        said, _ = json.JSONDecoder().raw_decode(extra)
+        value, _ = json.JSONDecoder().raw_decode(extra)
     except ValueError:
         return ""
-    return str(said.get(MARK, "")) if isinstance(said, dict) else ""
+    return str(value.get(MARK, "")) if isinstance(value, dict) else ""
 
 
 class Columns:

@@ -29,16 +29,16 @@ class Reminder:
         self._log = log
         self._clock = clock
         self._started: float | None = None
-        self._said = 0.0
+        self._logged_at = 0.0
 
     def waiting(self, what: str) -> None:
         """Call once per poll."""
         now = self._clock.now()
         if self._started is None:
-            self._started = self._said = now
+            self._started = self._logged_at = now
             self._log(f"waiting for {what}")
-        elif now - self._said >= REPEAT_SECONDS:
-            self._said = now
+        elif now - self._logged_at >= REPEAT_SECONDS:
+            self._logged_at = now
             self._log(f"still waiting for {what} ({now - self._started:.0f} s)")
 
 

@@ -99,8 +99,8 @@ class Slurm:
 
     def nodes(self, token: str) -> list[Node]:
         """All nodes."""
-        said = self._run(("scontrol", "show", "nodes", "--all", "--json"), token)
-        return [] if said.startswith("No nodes") else node_records(said, Node)
+        output = self._run(("scontrol", "show", "nodes", "--all", "--json"), token)
+        return [] if output.startswith("No nodes") else node_records(output, Node)
 
     def cluster(self) -> str:
         """ClusterName, as in the mounted slurm.conf."""

@@ -221,10 +221,10 @@ def _outdated(view: View, pool: Pool, nodes: Iterable[Node]) -> Iterable[Node]:
     machines = sum(pod.pool == pool.name and bool(pod.digest) for pod in view.pods.values())
     moving = sum(node.is_coming or (node.goes_down and node.name in old) for node, _ in pairs)
     # Where nodes do not come with their new pods, those that there are go on.
-    room = 0 if view.closed[pool.name].nodes else max(0, share(pool.max_unavailable, machines) - moving)
+    allowed = 0 if view.closed[pool.name].nodes else max(0, share(pool.max_unavailable, machines) - moving)
     ready = [node for node in old.values() if not (node.is_coming or node.is_others or node.goes_down)]
     ready.sort(key=lambda node: (not node.is_idle, view.ends.get(node.name, math.inf)))
-    yield from ready[:room]
+    yield from ready[:allowed]
     for node, _ in pairs:
         # With older resources than its pod's, Slurm may not take it back (INVALID_REG): only made anew it is of use.
         is_refused = node.is_others and node.reason_by == SLURM and node.mark != pool.mark
@@ -284,7 +284,7 @@ def roll(plan: Plan, view: View, pool: FixedPool) -> None:
     failing = [name for name in pool.nodes() if name not in {*old, *away} and not _is_well(pods[name], nodes.get(name))]
     # One that Slurm hears is well, whatever kubelets say when their machines hang.
     broken = [name for name, pod in old.items() if not pod.is_ready and (name not in nodes or nodes[name].is_down)]
-    room = share(pool.max_unavailable, pool.size) - len(away) - len(failing) - len(broken)
+    allowed = share(pool.max_unavailable, pool.size) - len(away) - len(failing) - len(broken)
 
     def turn(name: str) -> tuple[bool, bool, bool, float, int]:
         node, number = nodes.get(name), int(name.rpartition("-")[2])
@@ -293,7 +293,7 @@ def roll(plan: Plan, view: View, pool: FixedPool) -> None:
         end = 0.0 if node.is_idle else ends.get(name, math.inf)
         return not node.is_idle, node.is_planned, not drained_for_it(node), end, number
 
-    chosen = [*broken, *sorted(old.keys() - set(broken), key=turn)[: max(0, room)]]
+    chosen = [*broken, *sorted(old.keys() - set(broken), key=turn)[: max(0, allowed)]]
     for name in chosen:
         node = nodes.get(name)
         if node is not None and not (node.is_drained or node.is_down):

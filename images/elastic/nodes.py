@@ -49,11 +49,11 @@ class Nodes:
 
     def read(self) -> dict[str, Node]:
         """All records but an administrator's own, by name. Raises SlurmError."""
-        said = self._ask("scontrol", "show", "nodes", "--all", "--json")
-        if said.startswith("No nodes"):
+        output = self._ask("scontrol", "show", "nodes", "--all", "--json")
+        if output.startswith("No nodes"):
             return {}
         try:
-            return {node.name: node for node in node_records(said, Node) if _OF_US.fullmatch(node.name)}
+            return {node.name: node for node in node_records(output, Node) if _OF_US.fullmatch(node.name)}
         except NotUnderstoodError as error:
             raise SlurmError(str(error)) from error
 
@@ -109,8 +109,8 @@ class Nodes:
     def update(self, names: Iterable[str], state: str, reason: str) -> str:
         """Change the state of nodes."""
         hosts, why = compress(names), (f"reason={reason}",) if reason else ()
-        said = f"{hosts}: {state}{f' ({reason})' if reason else ''}"
-        return self._change("update", f"nodename={hosts}", f"state={state}", *why, done=said)
+        line = f"{hosts}: {state}{f' ({reason})' if reason else ''}"
+        return self._change("update", f"nodename={hosts}", f"state={state}", *why, done=line)
 
     def _ask(self, *argv: str, env: Mapping[str, str] | None = None) -> str:
         done = self._runner(argv, timeout=TIMEOUT_SECONDS, env={**os.environ, **env} if env else None)
@@ -161,11 +161,11 @@ class Pods:
         try:
             self._kube.send("DELETE", f"{self._kube.path('pods')}/{pod.name}", options)
         except KubeError as error:
-            said = f"cannot end the pod {pod.name}: {error}"
+            problem = f"cannot end the pod {pod.name}: {error}"
             if error.status is None:  # each of a hundred would wait for as long
-                return said
+                return problem
             if error.status not in {http.client.NOT_FOUND, http.client.CONFLICT}:
-                self._log(said)
+                self._log(problem)
         return ""
 
 
@@ -174,8 +174,8 @@ def _all(do: Callable[[Item], str], items: Collection[Item]) -> str:
     wrong: list[str] = []
 
     def once(item: Item) -> None:
-        if not wrong and (said := do(item)):
-            wrong.append(said)
+        if not wrong and (problem := do(item)):
+            wrong.append(problem)
 
     with ThreadPoolExecutor(max_workers=min(AT_ONCE, len(items))) as workers:
         list(workers.map(once, items))
@@ -184,11 +184,11 @@ def _all(do: Callable[[Item], str], items: Collection[Item]) -> str:
 
 def manifest(pool: Pool, name: str) -> Mapping[str, Any]:
     """The pod of one node. It goes with its pool's template, after its jobs."""
-    said = pool.template.get("metadata") or {}
+    declared = pool.template.get("metadata") or {}
     metadata = {
-        **{key: value for key, value in said.items() if key != "creationTimestamp"},
+        **{key: value for key, value in declared.items() if key != "creationTimestamp"},
         "name": name,
-        "labels": {**(said.get("labels") or {}), TEMPLATE: pool.digest},
+        "labels": {**(declared.get("labels") or {}), TEMPLATE: pool.digest},
         "ownerReferences": [
             {"apiVersion": "v1", "kind": "PodTemplate", "name": pool.name, "uid": pool.uid, "controller": True}
         ],

@@ -116,7 +116,7 @@ class Server(http_server.Server):
 
 def start_server(ready: Ready, wake: Callable[[], None], port: int = PORT) -> http_server.Server:
     """Answer in the background. The caller may `shutdown()` it."""
-    room = threading.BoundedSemaphore(MOST_WAITING)
+    slots = threading.BoundedSemaphore(MOST_WAITING)
 
     class Handler(http_server.Handler):
         def do_GET(self) -> None:  # noqa: N802
@@ -127,13 +127,13 @@ def start_server(ready: Ready, wake: Callable[[], None], port: int = PORT) -> ht
                 self._answer(HTTPStatus.OK, "fine\n")
             elif url.path != "/ready" or not hosts or not is_short(hosts):
                 self._answer(HTTPStatus.NOT_FOUND, "")
-            elif not room.acquire(blocking=False):
+            elif not slots.acquire(blocking=False):
                 self._answer(HTTPStatus.SERVICE_UNAVAILABLE, "too many wait\n")
             else:
                 try:
                     there = ready.wait(frozenset(expand(hosts)), wake)
                 finally:
-                    room.release()
+                    slots.release()
                 self._answer(HTTPStatus.OK if there else HTTPStatus.GONE, "ready\n" if there else "not there\n")
 
         def do_POST(self) -> None:  # noqa: N802
@@ -202,9 +202,9 @@ class Rounds:
             return rest, max(rest, ROLLING_SECONDS)
         # Only now: before Kubernetes has told all, it would look as if there were no pools.
         pods, now = self.there(), self.now()
-        told = [pool for pool in self.pools().values() if pool is not None]
-        pools = {pool.name: pool for pool in told if pool.is_understood}
-        unread = {pool.name for pool in told if not pool.is_understood}
+        ours = [pool for pool in self.pools().values() if pool is not None]
+        pools = {pool.name: pool for pool in ours if pool.is_understood}
+        unread = {pool.name for pool in ours if not pool.is_understood}
         nodes, pods = _without(unread, nodes), _without(unread, pods)
         sets = self.sets()
         rolling = _rolls(sets, pods)
@@ -297,7 +297,7 @@ class Rounds:
 
     def _try(self, what: str, do: Callable[[], str]) -> bool:
         """Do what tells why it is refused; where it is, again after one second, two, four, at last thirty."""
-        until, pause, said = self._refused.get(what, (0.0, 0.5, ""))
+        until, pause, logged = self._refused.get(what, (0.0, 0.5, ""))
         if self.steady() < until:
             return False
         refusal = do()
@@ -306,7 +306,7 @@ class Rounds:
             return True
         pause = min(2 * pause, LONGEST_REFUSAL_SECONDS)
         self._refused[what] = (self.steady() + pause, pause, refusal)
-        if refusal != said:
+        if refusal != logged:
             self.log(refusal)
         return False
 

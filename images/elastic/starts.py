@@ -101,7 +101,7 @@ class Starts:
         """What is to be let alone now. `nodes`: the pool's. `refused`: why Kubernetes takes no more pods of it."""
         closed = self._in_force(pool, nodes, now)
         off = [node for node in nodes if node.is_powered_down and not node.is_drained]
-        before = {node.name: others_reason(node) or self._drained.pop(node.name, "") for node in off}
+        before = {node.name: earlier_drain_reason(node) or self._drained.pop(node.name, "") for node in off}
         lifted = {name: why for name, why in before.items() if why}
         failed = [node for node in nodes if has_failed(node) and node.name not in lifted]
         came = max((self._came.get(node.name, 0.0) for node in nodes), default=0.0)
@@ -156,7 +156,7 @@ def has_failed(node: Node) -> bool:
     return node.is_powered_down and node.is_down and not node.is_drained and TOO_LATE in node.reason
 
 
-def others_reason(node: Node) -> str:
+def earlier_drain_reason(node: Node) -> str:
     """Why somebody had drained a node that was not there in time; empty where nobody had, or it was."""
     before, divider, _ = node.reason.partition(f" : {TOO_LATE}")
     return before if divider and has_failed(node) and not before.startswith((OURS, *_SLURM_S)) else ""

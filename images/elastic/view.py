@@ -202,17 +202,17 @@ def pod_of(item: Object) -> Pod:
     )
 
 
-def _time(said: str | None) -> float:
-    return datetime.fromisoformat(said).timestamp() if said else 0.0
+def _time(text: str | None) -> float:
+    return datetime.fromisoformat(text).timestamp() if text else 0.0
 
 
-def _trouble(said: Object) -> str:
+def _trouble(status: Object) -> str:
     """What a condition or a status says: of a container that waits (no image, a crash), else of the whole."""
-    containers = [*(said.get("initContainerStatuses") or ()), *(said.get("containerStatuses") or ())]
+    containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
     waits = [waiting for one in containers if (waiting := (one.get("state") or {}).get("waiting"))]
     # The others wait for one that has not started.
-    told = next((one for one in waits if one.get("reason") not in {"PodInitializing", "ContainerCreating"}), said)
-    words = ": ".join(str(told[key]) for key in ("reason", "message") if told.get(key))
+    source = next((one for one in waits if one.get("reason") not in {"PodInitializing", "ContainerCreating"}), status)
+    words = ": ".join(str(source[key]) for key in ("reason", "message") if source.get(key))
     return " ".join(words.split())[:LONGEST_TROUBLE]
 
 
@@ -222,13 +222,13 @@ def pool_of(item: Object) -> Pool | None:
     annotations = metadata.get("annotations") or {}
     if SETTINGS not in annotations:
         return None
-    said = json.loads(annotations[SETTINGS])
+    settings = json.loads(annotations[SETTINGS])
     canonical = json.dumps(template, sort_keys=True, separators=(",", ":"))
     return Pool(
         name=metadata["name"],
-        least=int(said["min"]),
-        most=int(said["max"]),
-        conf=str(said["conf"]),
+        least=int(settings["min"]),
+        most=int(settings["max"]),
+        conf=str(settings["conf"]),
         max_unavailable=str(annotations.get(MAX_UNAVAILABLE, "10%")),
         template=template,
         uid=metadata.get("uid", ""),
@@ -238,19 +238,19 @@ def pool_of(item: Object) -> Pool | None:
 
 def pools_read(log: Callable[[str], None]) -> Callable[[Object], Pool | None]:
     """`pool_of`; of one that is not understood, what it was before: the others are not to wait for it."""
-    known, told = dict[str, Pool | None](), dict[str, str]()
+    known, logged = dict[str, Pool | None](), dict[str, str]()
 
     def once(item: Object) -> Pool | None:
         name = item["metadata"]["name"]
         try:
             known[name] = pool_of(item)
-            told.pop(name, None)
+            logged.pop(name, None)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             goes_on = "it goes on with the old ones" if name in known else "its nodes are left alone"
             why = f"pool {name}: its settings are not understood, and {goes_on}: {error!r}"
-            if told.get(name) != why:
+            if logged.get(name) != why:
                 log(why)
-            told[name] = why
+            logged[name] = why
         # Left out, the nodes of one that never was would be taken for nobody's.
         return known.get(name, Pool(name=name, least=0, most=0, conf="", is_understood=False))
 
@@ -295,9 +295,9 @@ def fixed_pool_of(item: Object) -> FixedPool | None:
     )
 
 
-def share(said: str, nodes: int) -> int:
+def share(limit: str, nodes: int) -> int:
     """How many of so many nodes a number or a percentage means: rounded up, and one at least; of neither, one."""
-    number = said.removesuffix("%")
+    number = limit.removesuffix("%")
     if not number.isdecimal():
         return 1
-    return max(1, math.ceil(nodes * int(number) / 100) if said.endswith("%") else int(number))
+    return max(1, math.ceil(nodes * int(number) / 100) if limit.endswith("%") else int(number))

@@ -78,9 +78,9 @@ def _is_drained_for(check: str, found: Result, name: str, slurm: Slurm, clock: C
     if before.is_drained:
         return True
     report = Report(at=int(time.time()), results={check: found}, note=note_of(before.comment))
-    told = slurm.update(name, comment=encode(report))
-    if not told.ok:
-        raise SlurmError(told.message)
+    updated = slurm.update(name, comment=encode(report))
+    if not updated.ok:
+        raise SlurmError(updated.message)
     deadline = clock.now() + WAIT_SECONDS
     while clock.now() < deadline:
         clock.sleep(LOOK_SECONDS)

@@ -60,8 +60,8 @@ def prepare_environment() -> None:
 
 def find_local(environment: Mapping[str, str], settings: Path = SETTINGS) -> Local:
     """This node."""
-    told = environment.get("NODE_CONF")
-    conf = NodeConf.parse(told) if told else NodeConf(cpus=0, memory_mib=0, features=())
+    text = environment.get("NODE_CONF")
+    conf = NodeConf.parse(text) if text else NodeConf(cpus=0, memory_mib=0, features=())
     jail = environment.get("JAIL", "")
     # What is asked here are NVIDIA's programs; and divided GPUs are offered by their parts.
     offered = 1 if conf.is_divided else sum(one.count for one in conf.gpus)
@@ -123,10 +123,10 @@ def program_check(name: str, program: Mapping[str, Any]) -> Check:
         except OSError as error:
             return not_checked(f"{command[0]}: {error.strerror}")
         lines = (line.strip() for line in b"\n".join((done.stdout, done.stderr)).decode(errors="replace").splitlines())
-        said, code = next(filter(None, lines), "")[:_LONGEST_LINE], done.returncode
+        first, code = next(filter(None, lines), "")[:_LONGEST_LINE], done.returncode
         if code in {NOT_STARTED, NO_PROGRAM} or code < 0:
-            return not_checked(said or f"{command[0]} was ended by signal {-code}")
-        return ok() if code == 0 else fail(fault, said or f"{command[0]} ended with {code}")
+            return not_checked(first or f"{command[0]} was ended by signal {-code}")
+        return ok() if code == 0 else fail(fault, first or f"{command[0]} ended with {code}")
 
     return Check(
         name=name,

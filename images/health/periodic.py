@@ -65,8 +65,8 @@ class Periodic:
         # What looks between jobs says what it, or a prolog, found last until it can look again.
         kept = {**last.get("kept", {}), **{name: vars(result) for name, result in results.items()}}
         last["kept"] = {check.name: kept[check.name] for check in checks if check.between_jobs and check.name in kept}
-        results |= {name: result_of(said) for name, said in last["kept"].items()}
-        self._tell(results, int(began), last)
+        results |= {name: result_of(entry) for name, entry in last["kept"].items()}
+        self._publish(results, int(began), last)
         with contextlib.suppress(OSError):  # a dashboard shows that the last metrics are old
             state.write(self.local.node, state.METRICS, metrics(results, self.now()))
 
@@ -77,7 +77,7 @@ class Periodic:
             last |= {"prolog": prolog, "sent": None, "kept": {**last.get("kept", {}), **prolog.get("found", {})}}
         return last
 
-    def _tell(self, results: dict[str, Result], at: int, last: dict[str, Any]) -> None:
+    def _publish(self, results: dict[str, Result], at: int, last: dict[str, Any]) -> None:
         seen = last.get("seen")
         for line in changes(seen or {}, results):
             self.log(line)
@@ -115,8 +115,8 @@ class Periodic:
             return str(error)
         if record is None:
             return "it has no record of this node"
-        told = slurm.update(name, comment=encode(replace(report, note=note_of(record.comment))))
-        return None if told.ok else told.message
+        updated = slurm.update(name, comment=encode(replace(report, note=note_of(record.comment))))
+        return None if updated.ok else updated.message
 
 
 def metrics(results: Mapping[str, Result], at: float) -> str:

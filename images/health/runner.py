@@ -60,7 +60,7 @@ def _run(check: Check, node: Node, seconds: float) -> tuple[Result, int]:
     with contextlib.suppress(OSError):  # the child does it too: whoever comes first
         os.setpgid(pid, pid)
     try:
-        text = _said(ours, since + seconds)
+        text = _read_line(ours, since + seconds)
     finally:
         os.close(ours)
         # Before it is asked for its result: until then no other process group can get its number.
@@ -81,9 +81,9 @@ def _run(check: Check, node: Node, seconds: float) -> tuple[Result, int]:
     return replace(result, seconds=took), survivor
 
 
-def result_of(said: Mapping[str, Any]) -> Result:
+def result_of(entry: Mapping[str, Any]) -> Result:
     """A result of which JSON was made."""
-    return Result(**{**said, "status": Status(said["status"])})
+    return Result(**{**entry, "status": Status(entry["status"])})
 
 
 def _lives(group: int) -> bool:
@@ -91,7 +91,7 @@ def _lives(group: int) -> bool:
     return any(found == group for _, found in processes())
 
 
-def _said(pipe: int, deadline: float) -> bytes | None:
+def _read_line(pipe: int, deadline: float) -> bytes | None:
     """The line that a child says, or less if it ends before; None if neither comes in time."""
     text = b""
     while not text.endswith(b"\n"):

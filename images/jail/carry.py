@@ -91,15 +91,15 @@ class Carrying:
         """One of the paths, with the directories above it as they are in the old root."""
         *above, last = path.strip("/").split("/")
         with self._leaving_out(path):
-            way = [(os.dup(old), os.dup(self.top))]
+            opened = [(os.dup(old), os.dup(self.top))]
             try:
                 here = ""
                 for name in above:
                     here = f"{here}/{name}"
-                    way.append(self._into(*way[-1], name, here))
-                self._entry(*way[-1], last, path)
+                    opened.append(self._into(*opened[-1], name, here))
+                self._entry(*opened[-1], last, path)
             finally:
-                for pair in way:
+                for pair in opened:
                     for descriptor in pair:
                         os.close(descriptor)
 
@@ -121,7 +121,7 @@ class Carrying:
 
     def _entry(self, old: int, new: int, name: str, path: str) -> None:
         _expect_time(self.until, path)
-        self._report(path)
+        self._log_progress(path)
         with self._leaving_out(path):
             probe = os.open(name, _PATH, dir_fd=old)
             try:
@@ -273,10 +273,10 @@ class Carrying:
             raise LeftOutError(f"the new image has something else there ({error.strerror})") from error
 
     def _refuse_without_room(self, size: int) -> None:
-        room = os.fstatvfs(self.top)
-        if size > (room.f_bavail - room.f_blocks // _KEPT_FREE) * room.f_frsize:
+        volume = os.fstatvfs(self.top)
+        if size > (volume.f_bavail - volume.f_blocks // _KEPT_FREE) * volume.f_frsize:
             raise LeftOutError("the volume has no room for it")
-        if room.f_files and room.f_favail < _FILES_FREE:
+        if volume.f_files and volume.f_favail < _FILES_FREE:
             raise LeftOutError("the volume has no room for more files")
 
     @contextmanager
@@ -289,7 +289,7 @@ class Carrying:
                 reason = error.strerror if isinstance(error, OSError) else error
                 self.log(f"left out: {shown(path)}: {reason}")
 
-    def _report(self, path: str) -> None:
+    def _log_progress(self, path: str) -> None:
         now = time.monotonic()
         if now >= self._due:
             if self._due:

@@ -143,8 +143,8 @@ def _copy(source: Path, target: Path, names: Sequence[str], skipped: Sequence[st
         )  # fmt: skip
     if done.returncode or packing.returncode:
         full = "No space left" in done.stderr or "quota exceeded" in done.stderr
-        said = done.stderr.partition("\n")[0] or f"cannot read all of {', '.join(names)}"
-        raise OSError(errno.ENOSPC if full else errno.EIO, said)
+        reason = done.stderr.partition("\n")[0] or f"cannot read all of {', '.join(names)}"
+        raise OSError(errno.ENOSPC if full else errno.EIO, reason)
 
 
 def main() -> int:

@@ -279,10 +279,10 @@ def _empty(trash: Path, log: Log) -> None:
 def list_roots(volume: Path, *, sizes: bool) -> list[dict[str, Any]]:
     """All roots; the first one has no name."""
     there = [*([""] if jail_roots.filled(volume, "") else []), *jail_roots.names(volume)]
-    return [_told(volume, name, sizes=sizes) for name in there]
+    return [_root_entry(volume, name, sizes=sizes) for name in there]
 
 
-def _told(volume: Path, name: str, *, sizes: bool) -> dict[str, Any]:
+def _root_entry(volume: Path, name: str, *, sizes: bool) -> dict[str, Any]:
     known = jail_roots.filled(volume, name)
     found = asdict(known or jail_roots.Filled(version="", release="", time=""))
     found = {"name": name, "whole": known is not None, "filled": found.pop("time"), **found}

@@ -216,10 +216,10 @@ def _apply(
     _write_keys(jail, declared.users, removed=removed)
     _write_sudoers(jail, declared.users)
     _write_record(jail, declared)
-    _tell(declared, ours, after, log)
+    _log_changes(declared, ours, after, log)
 
 
-def _tell(declared: Declared, ours: Declared, after: Accounts, log: Callable[[str], None]) -> None:
+def _log_changes(declared: Declared, ours: Declared, after: Accounts, log: Callable[[str], None]) -> None:
     for name in sorted(set(declared.users) - set(ours.users)):
         log(f"user {name} (uid {declared.users[name].uid}) is there")
     for name in sorted(set(ours.users) - set(declared.users)):

@@ -116,7 +116,7 @@ class Confinement:
     """What was found."""
 
     confined: bool
-    said: str
+    description: str
     """For people: how, or why not."""
 
 
@@ -143,7 +143,7 @@ def find(
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     (directory / "cgroup.conf").write_text("")
     if wanted == "off":
-        return Confinement(confined=False, said="off, as the stack file says")
+        return Confinement(confined=False, description="off, as the stack file says")
     try:
         if wanted == "required" and not own_cpus:
             raise CannotConfineError(  # noqa: TRY301
@@ -159,14 +159,14 @@ def find(
                 f"jobs cannot be held to what they asked for on this machine, and this pool says `confinement: "
                 f"required`: {error}"
             ) from error
-        return Confinement(confined=False, said=f"none: {error}")
+        return Confinement(confined=False, description=f"none: {error}")
     held = [*(["cores"] if own_cpus else []), "memory", *([] if no_devices else ["devices"])]
     notes = [*([] if own_cpus else ["its CPUs are not the pod's own"]), *([no_devices] if no_devices else [])]
-    said = f"{', '.join(held)} (cgroups {subtree.how})" + "".join(f"; {note}" for note in notes)
+    description = f"{', '.join(held)} (cgroups {subtree.how})" + "".join(f"; {note}" for note in notes)
     by_number = _version(runner) >= NAMES_BY_SLUID
     conf = _cgroup_conf(cores=own_cpus, swap=subtree.swap, devices=not no_devices, by_number=by_number)
     (directory / "cgroup.conf").write_text(conf)
-    return Confinement(confined=True, said=said)
+    return Confinement(confined=True, description=description)
 
 
 def write_slurm_conf(*, confined: bool, own_cpus: bool, in_jail: bool, directory: Path = NODE) -> None:

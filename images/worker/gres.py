@@ -116,8 +116,8 @@ def _nvidia(root: Path) -> list[tuple[int, str, frozenset[int], str]]:
     (a DGX A100), and the pod has all of the machine's GPUs, as it seems, the place counts.
     """
     found = []
-    for bus, told in _information(root / GPUS.relative_to("/")):
-        minor = told.get("Device Minor", "")
+    for bus, fields in _information(root / GPUS.relative_to("/")):
+        minor = fields.get("Device Minor", "")
         if minor.isdigit() and (root / f"dev/nvidia{minor}").exists():
             found.append((int(minor), f"/dev/nvidia{minor}", _near(root / "sys/bus/pci/drivers/nvidia" / bus)))
     by_place = {minor for minor, *_ in found} == set(range(len(found)))
@@ -130,8 +130,8 @@ def _information(gpus: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """Place on the bus of each GPU of the machine, and what the driver tells of it."""
     for path in sorted(gpus.glob("*/information")):
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-        told = (line.partition(":") for line in lines)
-        yield path.parent.name, {key.strip(): value.strip() for key, _, value in told}
+        fields = (line.partition(":") for line in lines)
+        yield path.parent.name, {key.strip(): value.strip() for key, _, value in fields}
 
 
 def _divided(conf: NodeConf, runner: Runner, log: Callable[[str], None], root: Path) -> list[Device]:

@@ -182,10 +182,10 @@ class Helper:
 def job_cgroups(pid: int, proc: Path = Path("/proc"), mount: Path = CGROUPS) -> Path | None:
     """The cgroup of the job of a slurmstepd, which is in `.../JOB/STEP/slurm`; None where Slurm has made none."""
     place = (proc / str(pid) / "cgroup").read_text(encoding="ascii").strip()
-    way = PurePosixPath(place.removeprefix("0::/"))
-    if not place.startswith("0::/") or way.name != "slurm" or not str(way).startswith("system.slice/"):
+    path = PurePosixPath(place.removeprefix("0::/"))
+    if not place.startswith("0::/") or path.name != "slurm" or not str(path).startswith("system.slice/"):
         return None
-    return mount / way.parent.parent
+    return mount / path.parent.parent
 
 
 def serve(listening: socket.socket, helper: Helper, steps_log: socket.socket, log: Callable[[str], None]) -> NoReturn:
@@ -196,8 +196,8 @@ def serve(listening: socket.socket, helper: Helper, steps_log: socket.socket, lo
         while True:
             for key, _ in selector.select():
                 if key.fileobj is steps_log:
-                    if said := _said(steps_log):
-                        log(said)
+                    if line := _log_line(steps_log):
+                        log(line)
                 elif key.fileobj is listening:
                     connection, _ = listening.accept()
                     selector.register(connection, selectors.EVENT_READ)
@@ -207,7 +207,7 @@ def serve(listening: socket.socket, helper: Helper, steps_log: socket.socket, lo
                     _socket(key).close()
 
 
-def _said(steps_log: socket.socket) -> str:
+def _log_line(steps_log: socket.socket) -> str:
     """What a process of root's says in slurmstepd's name. Empty for the words of users, who may write there, too."""
     text, notes, _, _ = steps_log.recvmsg(LONGEST_ANSWER, socket.CMSG_SPACE(_CREDENTIALS.size))
     of_root = any(kind == socket.SCM_CREDENTIALS and _CREDENTIALS.unpack(sent)[1] == 0 for _, kind, sent in notes)

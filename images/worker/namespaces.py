@@ -165,8 +165,8 @@ def _answer(connection: int, job_mount: Path, owner: Owner, log: Callable[[str],
         try:
             files = make(job_mount, owner)
         except OSError as error:
-            told = str(error.strerror or error)
-            log(f"no namespaces for user {owner[0]}: {told}")
-            asked.send(told.encode(), socket.MSG_DONTWAIT)
+            message = str(error.strerror or error)
+            log(f"no namespaces for user {owner[0]}: {message}")
+            asked.send(message.encode(), socket.MSG_DONTWAIT)
         else:
             socket.send_fds(asked, [b"ok"], files, socket.MSG_DONTWAIT)

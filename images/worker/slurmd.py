@@ -226,7 +226,7 @@ def main() -> None:
         if own_cpus:
             conf = confine.described(conf, topology, os.sched_getaffinity(0))
         found = confine.find(wanted, name, conf, run, own_cpus=own_cpus)
-        log(f"what holds jobs to what they asked for: {found.said}")
+        log(f"what holds jobs to what they asked for: {found.description}")
         write_gres_conf(conf, vendor, topology, runner=run, log=log)
         confine.write_slurm_conf(confined=found.confined, own_cpus=own_cpus, in_jail=bool(jail))
         if jail:
@@ -245,5 +245,7 @@ def main() -> None:
             forget_elastic(node, log)
         lift_own_drain(node, log, keep_waiting=waits)
         drained = STARTS_DRAINED if waits else ""
-        command = without_set_up(slurmd_command(controller, conf.text + drained, name, found.said, mark), os.getpid())
+        command = without_set_up(
+            slurmd_command(controller, conf.text + drained, name, found.description, mark), os.getpid()
+        )
         become(command, log, env=environment(confined=found.confined, in_jail=bool(jail)))

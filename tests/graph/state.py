@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from cli.change.change import of_recording
-from cli.change.plan import EnginePlan, compared
+from cli.change.engine_plan import EnginePlan, compared
 from cli.program.recording import Recording
 from cli.program.values import SIGNATURE, Secret
 from cli.stack import Stack, open_stack

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cli.change import plan as engines
+from cli.change import engine_plan as engines
 from cli.change.jobs import partitions_in, pools_of, slurm_conf_in
 from tests import stacks
 from tests.fakes.queue_cluster import FakeKubectl, effects, job, objects, pending

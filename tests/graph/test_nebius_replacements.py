@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cli.change.effects import refused
-from cli.change.plan import EnginePlan, against_state
+from cli.change.engine_plan import EnginePlan, against_state
 from cli.program.recording import Made
 from components.clouds.nebius.immutable import ALLOCATION, CLUSTER, NODE_GROUP
 from tests import stacks

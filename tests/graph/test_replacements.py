@@ -9,7 +9,7 @@ import pytest
 
 from cli.change.change import counts_of
 from cli.change.effects import refused
-from cli.change.plan import EnginePlan, against_state
+from cli.change.engine_plan import EnginePlan, against_state
 from config.sections.services import ImageRole
 from tests import stacks
 from tests.graph.state import compare_files, stack_of, state_of

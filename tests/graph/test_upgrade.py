@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cli.change.effects import refused
-from cli.change.plan import EnginePlan, against_state
+from cli.change.engine_plan import EnginePlan, against_state
 from cli.program.recording import manifests
 from config.errors import what_became
 from tests.graph.older_graphs import OLDER

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from cli.status.snapshot import read_job
-from cli.usage.report import Report, ask_sacct, read_runs, summarize
+from cli.usage.report import Summary, ask_sacct, read_runs, summarize
 from images.common.slurm_runs import FIELDS, Run, sacct
 from tests.slurm.accounting import AccountingSandbox, kill, sacctmgr, wait_for_accounting
 from tests.slurm.cluster import ClusterFactory
@@ -130,13 +130,13 @@ def database(sandbox: AccountingSandbox, sql: str) -> str:
     return done.stdout
 
 
-def report(sandbox: AccountingSandbox, start: datetime, end: datetime) -> Report:
+def report(sandbox: AccountingSandbox, start: datetime, end: datetime) -> Summary:
     """The command's own way from slurmdbd to hours."""
     kubectl: Any = Controller(sandbox)
     return summarize(read_runs(kubectl, "slurm", start, end), start=start, end=end, now=end, by=("account", "user"))
 
 
-def seconds(usage: Report) -> dict[tuple[str, ...], int]:
+def seconds(usage: Summary) -> dict[tuple[str, ...], int]:
     """Seconds by account, user and resource."""
     found: dict[tuple[str, ...], int] = {}
     for row in usage.rows:

@@ -128,5 +128,5 @@ class _Questions:
 def _unanswered(error: Exception) -> Unanswered:
     status = getattr(error, "status", None)
     code = str(getattr(getattr(status, "code", None), "name", ""))
-    said = " ".join(str(getattr(status, "message", None) or error).split()).rstrip(".") or type(error).__name__
-    return Unanswered(reason=f"{code or 'it failed'} ({said})", missing=code == "NOT_FOUND")
+    message = " ".join(str(getattr(status, "message", None) or error).split()).rstrip(".") or type(error).__name__
+    return Unanswered(reason=f"{code or 'it failed'} ({message})", missing=code == "NOT_FOUND")

@@ -74,11 +74,11 @@ def diagnose(config: ClusterConfig, cloud: NebiusCloud, *, limit: float = LIMIT)
 def _findings(answers: Answers, config: ClusterConfig, cloud: NebiusCloud) -> Iterator[Finding]:
     """In the order in which one would put it right."""
     project, region = answers.project, answers.project.spec.region
-    told = f"{cloud.project_id} ({project.metadata.name}) in {region}, of {project.metadata.parent_id}"
+    description = f"{cloud.project_id} ({project.metadata.name}) in {region}, of {project.metadata.parent_id}"
     if region == cloud.region:
-        yield Finding("project", "fine", told)
+        yield Finding("project", "fine", description)
     else:
-        yield Finding("project", "change", f"{told}: cloud.region is {cloud.region}; correct one of them")
+        yield Finding("project", "change", f"{description}: cloud.region is {cloud.region}; correct one of them")
     wanted = list(machines_of(config, cloud))
     # What the cloud does not say is not there.
     nodes = [_missing(node, answers, cloud.prefix(config.cluster.namespace)) for node in wanted]
@@ -279,8 +279,8 @@ def _short(name: str, wanted: int, quotas: Mapping[str, QuotaAllowance]) -> Iter
         limit, unit = quota.spec.limit, quota.status.unit
         left = max(0, limit - quota.status.usage) if limit is not None else wanted
         if left < wanted:
-            has = f"the {whose}'s quota has {_told(left, unit)} left of {_told(limit or 0, unit)}"
-            yield f"{name}: {_told(wanted, unit)} more needed, and {has}"
+            has = f"the {whose}'s quota has {_amount_text(left, unit)} left of {_amount_text(limit or 0, unit)}"
+            yield f"{name}: {_amount_text(wanted, unit)} more needed, and {has}"
 
 
 def _of_the_machines(
@@ -331,5 +331,5 @@ def _slug(kind: str) -> str:
     return kind.lower().replace("_", "-")
 
 
-def _told(amount: int, unit: str) -> str:
+def _amount_text(amount: int, unit: str) -> str:
     return f"{amount / GIBIBYTE:.0f} GiB" if unit == "byte" else str(amount)

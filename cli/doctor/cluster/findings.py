@@ -67,8 +67,8 @@ def print_findings(cluster: Snapshot, findings: Sequence[Finding], *, fine: str,
 
     `stack`: the file of --config.
     """
-    lines = [line for number, alike in enumerate(_alike(findings), 1) for line in _lines(number, *alike)]
-    lines += [Text(line) for line in _meant(cluster, findings, stack)] if findings else [Text(fine)]
+    lines = [line for number, group in enumerate(_groups(findings), 1) for line in _lines(number, *group)]
+    lines += [Text(line) for line in _command_notes(cluster, findings, stack)] if findings else [Text(fine)]
     lines.append(Text(f"looked at: {_looked_at(cluster)}", style="dim"))
     for part, why in cluster.unread.items():
         lines.append(Text(f"could not look at {part}: {plain(why)}", style="magenta"))
@@ -94,18 +94,18 @@ def _lines(number: int, item: Finding, *others: Finding) -> Iterator[Text]:
     yield Text()
 
 
-def _alike(findings: Sequence[Finding]) -> list[list[Finding]]:
+def _groups(findings: Sequence[Finding]) -> list[list[Finding]]:
     """Those that say the same of different things together, where there are many: a lost switch is a thousand nodes."""
     found: dict[tuple[str, ...], list[Finding]] = {}
     for item in findings:
         name = item.about.partition(" ")[2]
-        said = (item.cause, item.mend)
-        key = (item.severity, *(text.replace(name, "*") if name else text for text in said))
+        texts = (item.cause, item.mend)
+        key = (item.severity, *(text.replace(name, "*") if name else text for text in texts))
         found.setdefault(key, []).append(item)
     return [part for group in found.values() for part in ([group] if len(group) > _APART else [[one] for one in group])]
 
 
-def _meant(cluster: Snapshot, findings: Sequence[Finding], stack: Path | None) -> Iterator[str]:
+def _command_notes(cluster: Snapshot, findings: Sequence[Finding], stack: Path | None) -> Iterator[str]:
     """For which cluster the commands are: as they stand they may be for another, to which the defaults lead."""
     mends = [item.mend for item in findings]
     if any("kubectl " in mend for mend in mends):

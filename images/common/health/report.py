@@ -216,10 +216,10 @@ def measured_in(extra: str) -> dict[str, Finding]:
     found: dict[str, Finding] = {}
     line = _object(extra).get(TESTS_KEY)
     for part in line.split(_PART) if isinstance(line, str) else []:
-        time_, _, said = part.strip().partition(" ")
+        time_, _, text = part.strip().partition(" ")
         at = moment(time_)
         if at is not None:
-            found |= {name: Finding(at=at, result=result) for name, result in results_in(said)}
+            found |= {name: Finding(at=at, result=result) for name, result in results_in(text)}
     return found
 
 

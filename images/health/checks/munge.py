@@ -27,9 +27,9 @@ def run(_node: Node, runner: Runner) -> Result:
     ended = runner(["sh", "-c", both], timeout=_SECONDS)
     if ended.code == TIMED_OUT:
         return not_checked(f"munged did not answer in {_SECONDS:g} s")
-    said = re.search(r"^(?:un)?munge: Error: (.+)$", ended.stderr, re.MULTILINE)
-    if said is not None and ended.code in SAYS_MUNGED:
-        return fail("node", f"munged of this pod: {said[1]}")
+    error = re.search(r"^(?:un)?munge: Error: (.+)$", ended.stderr, re.MULTILINE)
+    if error is not None and ended.code in SAYS_MUNGED:
+        return fail("node", f"munged of this pod: {error[1]}")
     if not ended.ok or not re.search(r"^STATUS:\s+0\s*$", ended.stdout, re.MULTILINE):
         return not_checked(f"munge or unmunge ended with {ended.code}: {ended.message[:100]}")
     return ok()

@@ -138,9 +138,9 @@ def judge(test: NodeTest, comment: str, state: str, expected: Expected, pools: I
     `state`: how the job ended. `pools`: of the node, which count before the platform that the node has told.
     """
     try:
-        said = json.loads(comment)
-        code, given, end = said["code"], said["figures"], said.get("end", "")
-        faults, platform = said["faults"], str(said["platform"])
+        parsed = json.loads(comment)
+        code, given, end = parsed["code"], parsed["figures"], parsed.get("end", "")
+        faults, platform = parsed["faults"], str(parsed["platform"])
         numbers = {name: [float(number) for number in given[name]] for name in test.figures}
     except (ValueError, TypeError, KeyError, AttributeError):
         return not_checked(f"its job ended as {state} and told nothing")
@@ -149,20 +149,20 @@ def judge(test: NodeTest, comment: str, state: str, expected: Expected, pools: I
         return not_checked(end if code == NO_PROGRAM and end else f"ended with code {code}, without a figure: {end}")
     figures = {name: numbers[name][0] * figure.factor for name, figure in test.figures.items()}
     if faults:
-        return fail(test.fault, ", ".join([*faults, _told(test, figures)]))
+        return fail(test.fault, ", ".join([*faults, _measured(test, figures)]))
     if code != 0:
-        return not_checked(f"ended with code {code}: {_told(test, figures)}")
+        return not_checked(f"ended with code {code}: {_measured(test, figures)}")
     names = [name for name in (*pools, platform) if name]
     minima = next((expected[name][test.name] for name in names if test.name in expected.get(name, {})), {})
     slow = {name: least for name, least in minima.items() if figures[name] < least}
     if minima:
-        told = _told(test, figures, slow)
-        return fail(test.fault, told) if slow else Result(status=Status.OK, message=told)
+        measured = _measured(test, figures, slow)
+        return fail(test.fault, measured) if slow else Result(status=Status.OK, message=measured)
     known = " or ".join(names) or "a platform that is not known"
-    return not_checked(f"{_told(test, figures)}; nothing is known to be expected of {known}")
+    return not_checked(f"{_measured(test, figures)}; nothing is known to be expected of {known}")
 
 
-def _told(test: NodeTest, figures: Mapping[str, float], slow: Mapping[str, float] | None = None) -> str:
+def _measured(test: NodeTest, figures: Mapping[str, float], slow: Mapping[str, float] | None = None) -> str:
     """The figures, and what was expected of those that are too low: `busbw 212 GB/s (at least 420 expected)`."""
     asked = {name: f" (at least {least:.4g} expected)" for name, least in (slow or {}).items()}
     parts = (f"{name} {value:.4g} {test.figures[name].unit}{asked.get(name, '')}" for name, value in figures.items())

@@ -26,15 +26,15 @@ NO_PROGRAM = 127
 PREFIX = "slurmstack-health-"
 
 
-def told(code: int, output: str, wanted: dict[str, Any], platform: str) -> str:
+def comment_of(code: int, output: str, wanted: dict[str, Any], platform: str) -> str:
     """The comment: figures and faults that were looked for. Without a figure it has the end, which tells why."""
     lines = [" ".join(line.split()) for line in output.splitlines()]
     figures = {name: found(pattern, lines, 20) for name, pattern in wanted["figures"].items()}
     faults = found(wanted["faults"], lines, 80) if wanted["faults"] else []
-    said: dict[str, Any] = {"code": code, "platform": plain(platform)[:60], "figures": figures, "faults": faults}
+    comment: dict[str, Any] = {"code": code, "platform": plain(platform)[:60], "figures": figures, "faults": faults}
     if not all(figures.values()):
-        said["end"] = plain(" ".join(output[-2000:].split()))[-200:]
-    return json.dumps(said)
+        comment["end"] = plain(" ".join(output[-2000:].split()))[-200:]
+    return json.dumps(comment)
 
 
 def found(pattern: str, lines: list[str], longest: int) -> list[str]:
@@ -99,7 +99,7 @@ def main() -> int:
         code, output = done.returncode, done.stdout
     except OSError as error:
         code, output = NO_PROGRAM, f"{error.filename}: {error.strerror}"
-    comment = told(code, output, wanted, gpus())
+    comment = comment_of(code, output, wanted, gpus())
     job = os.environ.get("SLURM_JOB_ID", "")
     update = ["scontrol", "update", f"jobid={job}", f"comment={comment}"]
     return subprocess.run(update, timeout=30, check=False).returncode

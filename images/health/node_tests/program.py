@@ -121,7 +121,7 @@ class NodeTester:
     """The clock that slurmctld has too."""
     _unused: dict[str, float] = field(default_factory=dict)
     """Nodes that are kept for the tests without one -> since when."""
-    _said: dict[str, str] = field(default_factory=dict)
+    _logged: dict[str, str] = field(default_factory=dict)
 
     def round(self) -> None:
         """Look once, and act. Raises SlurmError when slurmctld does not answer."""
@@ -129,7 +129,7 @@ class NodeTester:
         jobs, wanted = slurm.jobs(), slurm.wanted_partitions()
         nodes = {node.name: node for node in slurm.nodes()}
         for job in sorted((job for job in jobs if job.ended), key=lambda job: job.ended_at):
-            self._tell(job, nodes)
+            self._record(job, nodes)
         for one in nodes.values():
             if one.own in TESTS and one.is_drained_by_us and one.started_at > (one.reason_at or one.started_at):
                 self._open(one)
@@ -137,41 +137,43 @@ class NodeTester:
         for job in live:
             node = nodes.get(job.node)
             if node is not None and (why := unwanted(job, node, wanted, now)):
-                self._did(f"end {job.test} on {job.node}: {why} (job {job.number})", slurm.cancel([job]))
+                self._log_done(f"end {job.test} on {job.node}: {why} (job {job.number})", slurm.cancel([job]))
         busy = {job.node for job in live}
         self._unused = {name: self._unused.get(name, now) for name in slurm.held() if name not in busy}
         for name, since in self._unused.items():
             if now - since >= LEFT_SECONDS:
-                self._did(f"give {name} back", slurm.release(name))
+                self._log_done(f"give {name} back", slurm.release(name))
         for test, node in due(nodes.values(), busy, wanted, slurm.settings, now):
-            if not self._did(f"start {test.name} on {node.name}", slurm.submit(test, node)):
+            if not self._log_done(f"start {test.name} on {node.name}", slurm.submit(test, node)):
                 break
 
-    def _tell(self, job: TestJob, nodes: dict[str, Record]) -> None:
+    def _record(self, job: TestJob, nodes: dict[str, Record]) -> None:
         """Write what a test has found to the record of its node, here and in Slurm."""
         test, node = TESTS.get(job.test), nodes.get(job.node)
         if test is None or node is None:
             return
-        found = after(test, job, judged(self.slurm, test, job, node), node)
+        found = after(test, job, result_of_job(self.slurm, test, job, node), node)
         if found is not None:
             node = nodes[node.name] = replace(node, extra=with_measured(node.extra, {**node.tests, test.name: found}))
             done = self.slurm.update(node.name, extra=node.extra)
-            self._did(f"{node.name}: {line_of(test.name, found.result)}", done)  # refused: the next round tries again
+            self._log_done(
+                f"{node.name}: {line_of(test.name, found.result)}", done
+            )  # refused: the next round tries again
 
     def _open(self, node: Record) -> None:
         """Lift the drain for a test, of a node that may be another machine now: it is measured when it is idle."""
         now = self.slurm.node(node.name)
         if now is not None and now.is_drained_by_us and now.reason == node.reason:
-            self._did(
+            self._log_done(
                 f"open {node.name}, which has started since it was drained: {node.reason}", opened(self.slurm, now)
             )
 
-    def _did(self, what: str, done: Done) -> bool:
+    def _log_done(self, what: str, done: Done) -> bool:
         """Log what was done; what was refused, only once in a row."""
         about, line = what.partition(":")[0], what if done.ok else f"cannot {what}: {done.message}"
-        if done.ok or self._said.get(about) != line:
+        if done.ok or self._logged.get(about) != line:
             self.log(line)
-        self._said[about] = line
+        self._logged[about] = line
         return done.ok
 
 
@@ -186,7 +188,7 @@ def opened(slurm: TestSlurm, node: Record) -> Done:
     return slurm.undrain(node.name, lifted(node.reason)) if done.ok else done
 
 
-def judged(slurm: TestSlurm, test: NodeTest, job: TestJob, node: Record) -> Result:
+def result_of_job(slurm: TestSlurm, test: NodeTest, job: TestJob, node: Record) -> Result:
     """What a test that has ended has found."""
     return judge(test, job.comment, job.ended, slurm.settings.expected, sorted(node.features))
 
@@ -279,7 +281,7 @@ class ByHand:
             if job is None:
                 return not_checked("its job was cancelled")
             if job.ended:
-                return judged(self.slurm, test, job, node)
+                return result_of_job(self.slurm, test, job, node)
             if now is None or now.is_drained:
                 return None
 

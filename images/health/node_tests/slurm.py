@@ -94,9 +94,9 @@ class TestSlurm(Slurm):
 
     def jobs(self) -> list[TestJob]:
         """Tests that wait or run, or have ended. Raises SlurmError."""
-        said = self._ask(["squeue", "--me", "--states=all", "--json"], LIST_TIMEOUT_SECONDS)
+        output = self._ask(["squeue", "--me", "--states=all", "--json"], LIST_TIMEOUT_SECONDS)
         try:
-            return [job for entry in entries_in(said, "jobs") if (job := _job(entry)) is not None]
+            return [job for entry in entries_in(output, "jobs") if (job := _job(entry)) is not None]
         except NotUnderstoodError as error:
             raise SlurmError(str(error)) from error
 

@@ -87,12 +87,12 @@ def plan(
     # Workers that have no machine count too: theirs may be gone, and with it all that told of it.
     ours = {*on_machine, *(name for name, machine in machines.items() if machine.is_released)}
     well = sum(machines[name].ready == "True" and not machines[name].is_released for name in ours & machines.keys())
-    room = rules.max_unavailable.of(len(ours)) - (len(ours) - well) - sum(not place.node for place in pods.values())
+    allowed = rules.max_unavailable.of(len(ours)) - (len(ours) - well) - sum(not place.node for place in pods.values())
     held: list[Move] = []
     for _, move in sorted(wishes, key=lambda wish: (wish[0], wish[1].machine)):  # the oldest first
         more = machines[move.machine].ready == "True"  # else it counts already
-        (moves if room >= more else held).append(move)
-        room -= more
+        (moves if allowed >= more else held).append(move)
+        allowed -= more
     return moves, held
 
 
@@ -145,7 +145,7 @@ class Releaser:
     _tried_at: float = float("-inf")
     _problems: list[str] = field(default_factory=list)
 
-    def saw(self, views: Sequence[NodeView], now: float) -> Sequence[str]:
+    def release(self, views: Sequence[NodeView], now: float) -> Sequence[str]:
         """The nodes as they are. Returns what stands in the way of releases. Raises SlurmError."""
         if not self.copies.synced or now - self._tried_at < PAUSE_SECONDS:
             return self._problems

@@ -57,7 +57,7 @@ class Watcher:
     releaser: Releaser | None = None
     wall: Callable[[], float] = time.time
     """The clock that slurmctld has too."""
-    _told: frozenset[str] = frozenset()
+    _logged: frozenset[str] = frozenset()
     """What was complained of in the last round, and in this one."""
     _requeued: dict[str, tuple[float, str]] = field(default_factory=dict)
     """When the jobs of a node were requeued the last time, and what Slurm refused."""
@@ -78,19 +78,19 @@ class Watcher:
         for action in decision.held:
             about = f"{action.node.name} ({action.reason.partition(':')[0]})"
             complaints[about] = f"{why}: {about}"
-        self._tell(complaints)  # before anything that slurmctld may not do, for as long as it is stuck
+        self._log_once(complaints)  # before anything that slurmctld may not do, for as long as it is stuck
         problems = [problem for action in decision.actions if (problem := self._act(action))]
         if self.releaser is not None:
-            problems += self.releaser.saw(views, now)
-        self._tell({problem: problem for problem in problems})
-        self._told = frozenset({*complaints, *problems})
+            problems += self.releaser.release(views, now)
+        self._log_once({problem: problem for problem in problems})
+        self._logged = frozenset({*complaints, *problems})
 
-    def _tell(self, complaints: Mapping[str, str]) -> None:
+    def _log_once(self, complaints: Mapping[str, str]) -> None:
         """Log what is complained of, once until it is over. By what it is about: a line may have figures that move."""
         for key, line in complaints.items():
-            if key not in self._told:
+            if key not in self._logged:
                 self.log(line)
-        self._told |= complaints.keys()
+        self._logged |= complaints.keys()
 
     def _views(self, records: Sequence[Record], now: float) -> list[NodeView]:
         """What is known about each node, from all who look: its own checks, the tests that ran on it, its machine."""

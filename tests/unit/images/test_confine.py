@@ -62,7 +62,7 @@ NO_PROGRAMS = "the kernel loads no device programs: Operation not permitted"
 def test_jobs_are_held_to_what_the_machine_lets_the_pod_divide(
     tmp_path: Path, more: dict[str, object], said: str, lacks: set[str]
 ) -> None:
-    assert found(tmp_path, "auto", NODE_CONF, **more) == Confinement(confined="take" not in more, said=said)
+    assert found(tmp_path, "auto", NODE_CONF, **more) == Confinement(confined="take" not in more, description=said)
     assert (tmp_path / "cgroup.conf").read_text().splitlines() == [line for line in ALL if line not in lacks]
 
 

@@ -27,11 +27,11 @@ def diagnose_job(cluster: Snapshot, known: KnownJob, errors: Sequence[str] = ())
 
     `errors`: what its nodes have said of it.
     """
-    said = list(jobs.explain(cluster, known, errors))
-    if not said:
+    explained = list(jobs.explain(cluster, known, errors))
+    if not explained:
         return ()
-    causes = {name for item in said for name in item.after}
-    found = ranked([*_found(cluster, _THEMES[:-1]), *said])
-    about = {item.about for item in said}
-    texts = {item.cause for item in said}
+    causes = {name for item in explained for name in item.after}
+    found = ranked([*_found(cluster, _THEMES[:-1]), *explained])
+    about = {item.about for item in explained}
+    texts = {item.cause for item in explained}
     return tuple(item for item in found if item.about in about | causes or texts & set(item.consequences))

@@ -92,19 +92,19 @@ def _jobs(cluster: Snapshot) -> Iterator[Finding]:
 def _populating(cluster: Snapshot, job: str, failed: str) -> Finding:
     """Login and worker nodes wait until the jail is whole. Pods of earlier tries stay: the last one tells."""
     made = {at(pod.item["metadata"].get("creationTimestamp")): pod for pod in cluster.pods if pod.owner == job}
-    ill = [failed]
+    problems = [failed]
     for pod in [made[max(made)]] if made else []:
         states = [state_of(item) for item in pod.containers]
-        ill += [why_unplaced(pod)]
-        ill += [f"{waits['reason']} {waits.get('message', '')}" for waits, _ in states if waits.get("reason")]
-        ill += [f"it ended with exit status {ended['exitCode']}" for _, ended in states if ended.get("exitCode")]
-    ill = [text for text in ill if text and not text.startswith("ContainerCreating")]
+        problems += [why_unplaced(pod)]
+        problems += [f"{waits['reason']} {waits.get('message', '')}" for waits, _ in states if waits.get("reason")]
+        problems += [f"it ended with exit status {ended['exitCode']}" for _, ended in states if ended.get("exitCode")]
+    problems = [text for text in problems if text and not text.startswith("ContainerCreating")]
     logs, after = cluster.kubectl(f"logs job/{job} --tail 5"), ("claim jail", f"owner {job}")
-    if not ill:
+    if not problems:
         cause = "the jail is being populated; login and worker nodes wait until it is whole"
         return Finding("jail", "note", cause, logs, after=after, weight=15)
     mend = f"{logs}; correct what it says (a volume that is too small: jail.size), then `slurmstack up`"
-    return Finding("jail", "error", "the jail could not be populated", mend, tuple(ill[:2]), after, 15)
+    return Finding("jail", "error", "the jail could not be populated", mend, tuple(problems[:2]), after, 15)
 
 
 def _apply(cluster: Snapshot) -> Iterator[Finding]:

@@ -30,19 +30,19 @@ def find(cluster: Snapshot) -> Iterator[Finding]:
         if job.waits and job.reason != "JobHeldUser":
             groups[job.reason].append(job)
     for reason, jobs in groups.items():
-        first, said = jobs[0], meaning(reason, jobs[0].detail)
-        if said.kind not in {"never", "held"}:
+        first, meant = jobs[0], meaning(reason, jobs[0].detail)
+        if meant.kind not in {"never", "held"}:
             continue
         number = f"{len(jobs)} jobs" if len(jobs) > 1 else f"job {first.id} of {first.user}"
         never = "never start as they are" if len(jobs) > 1 else "never starts as it is"
-        cause = f"{number} {'held' if said.kind == 'held' else never}: {said.words}"
+        cause = f"{number} {'held' if meant.kind == 'held' else never}: {meant.words}"
         seen = (reason, *(f"{job.id} of {job.user}" for job in jobs[:_LISTED]))
-        after = tuple(f"partition {name}" for name in first.partitions if said.kind == "never")
-        yield Finding(f"job {first.id}", "warning", cause, _mend(cluster, first, said), seen, after, len(jobs))
+        after = tuple(f"partition {name}" for name in first.partitions if meant.kind == "never")
+        yield Finding(f"job {first.id}", "warning", cause, _mend(cluster, first, meant), seen, after, len(jobs))
     yield from _no_nodes(cluster)
 
 
-def _mend(cluster: Snapshot, job: Job, said: Meaning) -> str:
+def _mend(cluster: Snapshot, job: Job, meant: Meaning) -> str:
     """The command with this job's names, where Slurm's commands can be run.
 
     It is there to be copied into a shell, and users write names: an account may be any text.
@@ -50,7 +50,7 @@ def _mend(cluster: Snapshot, job: Job, said: Meaning) -> str:
     id_ = job.id.partition("_[")[0]  # tasks of an array that wait together go by its number
     names = {"id": id_, "user": job.user, "partition": job.partitions[0]}
     names |= {"account": job.account or "ACCOUNT", "qos": job.qos or "QOS"}
-    words = said.mend.format(**{key: quote(plain(name)) for key, name in names.items()})
+    words = meant.mend.format(**{key: quote(plain(name)) for key, name in names.items()})
     return _SLURM.sub(cluster.slurm(""), words)
 
 
@@ -76,16 +76,16 @@ def _closers(nodes: Iterable[SlurmNode]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for n in nodes for name in (f"node {n.name}", f"pool {n.name.rpartition('-')[0]}")))
 
 
-def explain(cluster: Snapshot, known: KnownJob, said: Sequence[str] = ()) -> Iterator[Finding]:
-    """Why a job waits, runs, or has ended. Nothing if nobody knows it. `said`: errors in the logs of its nodes."""
+def explain(cluster: Snapshot, known: KnownJob, errors: Sequence[str] = ()) -> Iterator[Finding]:
+    """Why a job waits, runs, or has ended. Nothing if nobody knows it. `errors`: errors in the logs of its nodes."""
     base = re.split(r"[_+]", known.id)[0]
     there = [job for job in cluster.jobs if job.state != ENDED]
     queued = [job for job in there if job.id == known.id]
     queued = queued or [job for job in there if re.split(r"[_+]", job.id)[0] == base]
     for job in queued:
-        yield _waiting(cluster, job, said) if job.waits else _running(job)
+        yield _waiting(cluster, job, errors) if job.waits else _running(job)
     if not queued:
-        yield from _ended(cluster, known, said)
+        yield from _ended(cluster, known, errors)
 
 
 _ENDS: tuple[tuple[str, str], ...] = (
@@ -107,7 +107,7 @@ def _why(state: str, code: str) -> str:
     return next((f": {words.format(*match.groups())}" for match, words in found if match), "")
 
 
-def _ended(cluster: Snapshot, known: KnownJob, said: Sequence[str]) -> Iterator[Finding]:
+def _ended(cluster: Snapshot, known: KnownJob, errors: Sequence[str]) -> Iterator[Finding]:
     """By its record of last, or by what slurmctld still has of it."""
     run = next((run for run in reversed(known.runs) if "." not in run["JobID"]), None)
     job = next((job for job in known.present if job.base_state not in _NOT_ENDED), None)
@@ -135,10 +135,10 @@ def _ended(cluster: Snapshot, known: KnownJob, said: Sequence[str]) -> Iterator[
     severity: Severity = "note" if well else "warning"
     mend = f"slurmstack logs --job {known.id}"
     cause = f"job {known.id} has ended: {state}{_why(state, code)}"
-    yield Finding(f"job {known.id}", severity, cause, mend, tuple(filter(None, (*seen, *said[:_LISTED]))))
+    yield Finding(f"job {known.id}", severity, cause, mend, tuple(filter(None, (*seen, *errors[:_LISTED]))))
 
 
-def _waiting(cluster: Snapshot, job: Job, said: Sequence[str]) -> Finding:
+def _waiting(cluster: Snapshot, job: Job, errors: Sequence[str]) -> Finding:
     what = meaning(job.reason, job.detail)
     nodes = [node for node in cluster.nodes if set(node.partitions) & set(job.partitions)]
     closed = [f"{node.name} {node.state} ({node.reason})" for node in nodes if node.gets_no_jobs]
@@ -146,7 +146,7 @@ def _waiting(cluster: Snapshot, job: Job, said: Sequence[str]) -> Finding:
         f"Slurm says {job.detail or job.reason}",
         f"nodes of its partition that take no jobs: {', '.join(closed[:4])}" if closed else "",
         f"the scheduler expects to start it at {_time(job.start)}" if job.start else "",
-        *said[:_LISTED],  # of an earlier try
+        *errors[:_LISTED],  # of an earlier try
     ]
     severities: dict[str, Severity] = {"turn": "note", "limit": "note", "held": "warning", "never": "error"}
     severity, cause = severities.get(what.kind, "warning"), f"job {job.id} of {job.user} waits: {what.words}"

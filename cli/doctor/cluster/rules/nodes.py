@@ -52,16 +52,16 @@ def find(cluster: Snapshot) -> Iterator[Finding]:
 
 
 def _silent(cluster: Snapshot, restore: tuple[str, str] | None) -> Finding:
-    said, logs = cluster.slurmctld, cluster.kubectl(f"logs service/{CONTROLLER_HOST}")
+    error, logs = cluster.slurmctld, cluster.kubectl(f"logs service/{CONTROLLER_HOST}")
     if restore is not None:
         cause, mend = restore
-    elif _MUNGE.search(said):
-        late = bool(_CLOCK.search(said))
+    elif _MUNGE.search(error):
+        late = bool(_CLOCK.search(error))
         cause = "slurmctld refuses everybody: " + ("the clocks of machines differ" if late else "munge does not work")
         mend = f"{logs} -c munged" + ("; set the machines' clocks (NTP)" if late else "")
     else:
         cause, mend = "slurmctld does not answer", f"{logs} -c slurmctld --tail 20"
-    seen = (said,) if said else ()
+    seen = (error,) if error else ()
     return Finding("slurmctld", "error", cause, mend, seen, (f"pod {CONTROLLER_HOST}",), 20)
 
 
@@ -78,7 +78,7 @@ def _restore(cluster: Snapshot) -> tuple[str, str] | None:
     return cause, note.command if note is not None else "slurmstack restore"
 
 
-Said = tuple[Severity, str, str]
+Diagnosis = tuple[Severity, str, str]
 """How bad it is, the cause, and what mends it."""
 
 
@@ -92,9 +92,9 @@ def _node(cluster: Snapshot, node: SlurmNode) -> Iterator[Finding]:
     failing = [found for found in checked.findings if _fails(found)] if checked.fresh else []
     seen = [f"{node.state}; {node.reason or 'no reason given'}"]
     if "NOT_RESPONDING" in node.states or "Not responding" in node.reason:
-        said = _unheard(cluster, node, pod)
+        diagnosis = _unheard(cluster, node, pod)
     elif node.gets_no_jobs:
-        said = _closed(cluster, node, checked.drained_for)
+        diagnosis = _closed(cluster, node, checked.drained_for)
         who = f" by {node.reason_by}" if node.reason_by else ""
         when = f", {datetime.fromtimestamp(node.reason_at, UTC):%Y-%m-%d %H:%M} UTC" if node.reason_at else ""
         seen = [f"{node.state}; reason: {node.reason or 'none given'}{who}{when}"]
@@ -102,12 +102,12 @@ def _node(cluster: Snapshot, node: SlurmNode) -> Iterator[Finding]:
     elif failing:  # it is only reported, or the drain waits for the limit
         check, how = failing[0].check, "fails" if failing[0].status == "fail" else "does not end"
         cause = f"node {node.name} takes jobs though its check {check} {how}"
-        said = "warning", cause, f"slurmstack logs {node.name}"
+        diagnosis = "warning", cause, f"slurmstack logs {node.name}"
         seen = [found.line for found in failing]
     else:
         return
     after = (f"pod {node.name}", "slurmctld", *([f"machine {pod.node}"] if pod else ()))
-    yield Finding(f"node {node.name}", *said, tuple(seen), after, 1)
+    yield Finding(f"node {node.name}", *diagnosis, tuple(seen), after, 1)
 
 
 def _fails(found: Found) -> bool:
@@ -115,7 +115,7 @@ def _fails(found: Found) -> bool:
     return found.status == "fail" or (found.check == "filesystem" and _HANGS.search(found.message) is not None)
 
 
-def _unheard(cluster: Snapshot, node: SlurmNode, pod: Pod | None) -> Said:
+def _unheard(cluster: Snapshot, node: SlurmNode, pod: Pod | None) -> Diagnosis:
     who = f"slurmctld does not hear from node {node.name}"
     if pod is None and cluster.knows("pods"):
         mend = cluster.slurm(f"scontrol delete nodename={node.name}") + " if it shall not come back"
@@ -124,7 +124,7 @@ def _unheard(cluster: Snapshot, node: SlurmNode, pod: Pod | None) -> Said:
     return "error", who + why, cluster.kubectl(f"logs {node.name} --all-containers --tail 20")
 
 
-def _closed(cluster: Snapshot, node: SlurmNode, check: str | None) -> Said:
+def _closed(cluster: Snapshot, node: SlurmNode, check: str | None) -> Diagnosis:
     """`check`: the one that keeps it drained."""
     who = f"node {node.name}"
     if check is not None:
@@ -175,8 +175,8 @@ def _elastic(cluster: Snapshot, name: str) -> Iterator[Finding]:
     }
     for reason, (severity, mend) in kinds.items():
         if found := [node for node in nodes if node.reason.startswith(reason)]:
-            said = max(node.reason for node in found).removeprefix(ELASTIC).strip()
+            why = max(node.reason for node in found).removeprefix(ELASTIC).strip()
             command = mend.format(nodes=",".join(node.name for node in found))
-            cause, seen = f"pool {name} lacks nodes: {said}", (f"{len(found)} nodes",)
+            cause, seen = f"pool {name} lacks nodes: {why}", (f"{len(found)} nodes",)
             yield Finding(f"pool {name}", severity, cause, command, seen, weight=len(found))
             return

@@ -54,8 +54,8 @@ def _machines(cluster: Snapshot) -> Iterator[Finding]:
         pressure = [kind for kind in ("DiskPressure", "MemoryPressure", "PIDPressure") if is_true(item, kind)]
         ready = kubelet.get("status") == "True"
         if not ready or pressure:
-            ill = f"has {', '.join(pressure)}" if ready else "is not ready: its kubelet does not report"
-            cause = f"the Kubernetes machine {name} {ill}"
+            problem = f"has {', '.join(pressure)}" if ready else "is not ready: its kubelet does not report"
+            cause = f"the Kubernetes machine {name} {problem}"
             mend = f"kubectl describe node {name}; replace it (local: `slurmstack local up`)"
             seen = (kubelet.get("message", ""), f"its pods: {', '.join(on) or 'none of ours'}")
             yield Finding(f"machine {name}", "error" if on else "warning", cause, mend, seen, weight=len(on))
@@ -82,14 +82,14 @@ def _not_made(cluster: Snapshot, owner: Object) -> Iterator[Finding]:
         there = any(name == (pod.owner if kind == "Job" else pod.owner.rpartition("-")[0]) for pod in cluster.pods)
         missing = [] if there or not wanted or is_true(owner, "Complete") else ["its pod"]
         about = f"owner {name}"
-    said = tuple(text for text in cluster.warned(owner) if text.startswith("FailedCreate"))[:1]
-    if not missing or (is_true(owner, "Failed") and not said):
+    warnings = tuple(text for text in cluster.warned(owner) if text.startswith("FailedCreate"))[:1]
+    if not missing or (is_true(owner, "Failed") and not warnings):
         return
-    why = "Kubernetes refuses to make it" if said else "is not there"
+    why = "Kubernetes refuses to make it" if warnings else "is not there"
     cause = f"{', '.join(missing[:4])} of {kind} {name}: {why}"
     after = ("apply", *(f"pod {pod.name}" for pod in cluster.pods if pod.owner == name))
     weight = len(missing) * (10 if name == CONTROLLER else 1)
-    yield Finding(about, "error", cause, cluster.kubectl(f"describe {kind.lower()} {name}"), said, after, weight)
+    yield Finding(about, "error", cause, cluster.kubectl(f"describe {kind.lower()} {name}"), warnings, after, weight)
 
 
 def _pod(cluster: Snapshot, pod: Pod) -> Iterator[Finding]:
@@ -103,11 +103,11 @@ def _pod(cluster: Snapshot, pod: Pod) -> Iterator[Finding]:
         pools = cluster.config.worker_nodes
         awaited = pod.component == WORKER and pod.owner in pools and pools[pod.owner].is_elastic
         severity = "note" if awaited else "error"
-        said = unplaced.partition(" preemption:")[0].rstrip(".")
-        cause, evidence = f" {'waits for a machine' if awaited else 'cannot be placed'}: {said}", ""
+        reason = unplaced.partition(" preemption:")[0].rstrip(".")
+        cause, evidence = f" {'waits for a machine' if awaited else 'cannot be placed'}: {reason}", ""
         of = f"worker_nodes.{pod.owner}" if pod.component == WORKER and pod.owner else "the stack file"
         mend = f"add machines, or free some; or correct resources, tolerations or node_selector of {of}"
-        if "volume" in said.lower():
+        if "volume" in reason.lower():
             mend = cluster.kubectl("get pvc,events")
             after = tuple(f"claim {claim['metadata']['name']}" for claim in cluster.of("PersistentVolumeClaim"))
         else:
@@ -138,24 +138,24 @@ def why_unplaced(pod: Pod) -> str:
 
 def _not_well(cluster: Snapshot, pod: Pod) -> tuple[str, str, str] | None:
     """What ails a pod that has a machine, in whose words, and what mends it; None if nothing does."""
-    if ill := next(filter(None, (_container(cluster, pod, item) for item in pod.containers)), None):
-        return ill
+    if problem := next(filter(None, (_container(cluster, pod, item) for item in pod.containers)), None):
+        return problem
     # A machine that is made for it takes minutes.
     placed = condition(pod.item, "PodScheduled").get("lastTransitionTime")
     age = cluster.now - at(placed or pod.item["metadata"].get("creationTimestamp"))
-    said = next(iter(cluster.warned(pod.item)), "")
+    warning = next(iter(cluster.warned(pod.item)), "")
     # Of a Job it is told only where no time helps: what it does, or pulls, may take long.
-    late = pod.owner_kind != "Job" or (pod.phase == "Pending" and said.startswith(_VOLUME))
+    late = pod.owner_kind != "Job" or (pod.phase == "Pending" and warning.startswith(_VOLUME))
     if not pod.ready and age > SLOW and late:
         logs = f"{cluster.kubectl(f'describe pod {pod.name}')}; {cluster.kubectl(f'logs {pod.name}')} --all-containers"
-        return f" is not ready after {age / 60:.0f} min", said, f"{logs} --tail 20"
+        return f" is not ready after {age / 60:.0f} min", warning, f"{logs} --tail 20"
     return None
 
 
 def _container(cluster: Snapshot, pod: Pod, item: Object) -> tuple[str, str, str] | None:
     """The same of one of its containers."""
     waiting, ended = state_of(item)
-    why, said = waiting.get("reason", ""), waiting.get("message") or ended.get("message") or ""
+    why, message = waiting.get("reason", ""), waiting.get("message") or ended.get("message") or ""
     logs, who = f"{cluster.kubectl(f'logs {pod.name}')} -c {item['name']}", f": {item['name']}"
     if why in _IMAGE | _CONFIG:
         if why in _IMAGE:
@@ -166,16 +166,16 @@ def _container(cluster: Snapshot, pod: Pod, item: Object) -> tuple[str, str, str
         if pod.owner_kind == "StatefulSet" and pod.component != WORKER:
             # They are made in order: before one is ready Kubernetes makes no other in its place, whatever is applied.
             mend += f", and then {cluster.kubectl(f'delete pod {pod.name}')}"
-        return cause, said, mend
+        return cause, message, mend
     if why and "OOMKilled" in (ended.get("reason"), why):
         mend = "give it more memory in the stack file, then `slurmstack up`"
-        return f"{who} was killed for memory", said, mend
+        return f"{who} was killed for memory", message, mend
     code, restarts = ended.get("exitCode", 0), item.get("restartCount", 0)
     recent = 0 < cluster.now - at(ended.get("finishedAt")) < RECENT
     often = recent and restarts >= (1 if pod.component == CONTROLLER else OFTEN)
     if why == "CrashLoopBackOff" or (code and often):
         last = f"the last with exit status {code} ({ended.get('reason', '')})"
-        return f"{who} restarts: {restarts} times, {last}", said, f"{logs} --previous"
+        return f"{who} restarts: {restarts} times, {last}", message, f"{logs} --previous"
     return None
 
 

@@ -8,7 +8,8 @@ from unittest.mock import Mock
 import pytest
 
 from cli.backup.restore import Restoring, parts_of
-from cli.change.owner import forget_restore, is_put_back, is_stopped, refuse_half_restored
+from cli.change.apply import forget_restore
+from cli.change.owner import is_put_back, is_stopped, refuse_half_restored
 from cli.errors import Failure, Refused
 from slurm.names import ACCOUNTING, CONTROLLER
 from tests.unit.cli.backup.cluster import REPORT, Cluster, failed, restored

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from cli.backup.restore import Restoring
-from cli.change.owner import forget_restore, has_put_back, is_stopped, note_of, refuse_half_restored
+from cli.change.apply import forget_restore
+from cli.change.owner import has_put_back, is_stopped, note_of, refuse_half_restored
 from cli.errors import Failure
 from cli.kubectl.client import component_of
 from tests.unit.cli.backup.cluster import REPORT, Cluster

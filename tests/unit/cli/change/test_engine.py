@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cli.change.change import Change, PropertyChange
-from cli.change.plan import EnginePlan, foreseen
+from cli.change.engine_plan import EnginePlan, foreseen
 from cli.errors import Failure
 
 SET = "kubernetes:apps/v1:StatefulSet"

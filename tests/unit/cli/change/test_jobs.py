@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from cli.change.apply import cancel_lost_jobs
 from cli.change.jobs import (
     JobsTouched,
-    cancel_lost_jobs,
     jobs_destroyed,
     jobs_touched,
     lines,

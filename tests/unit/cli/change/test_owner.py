@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cli.change import plan as engines
+from cli.change import engine_plan as engines
 from cli.change.owner import REPLICAS_BEFORE, refuse_takeover
 from cli.change.plan import plan
 from cli.commands import backup, destroy, jail, rotate

@@ -10,7 +10,7 @@ from typing import Any, get_args
 import pytest
 
 from cli.change import apply as upgrade
-from cli.change.apply import hinting, image_trial, is_upgrade, save_first, upgraded_first, way_back
+from cli.change.apply import failed_upgrade_hint, hinting, image_trial, is_upgrade, save_first, upgraded_first
 from cli.change.plan import Plan, key
 from cli.errors import Failure
 from cli.kubectl.client import component_of
@@ -131,15 +131,15 @@ def test_queue_and_records_are_saved_before_another_release(monkeypatch: pytest.
 def test_what_slurmdbd_converts_already_is_not_saved_as_that_of_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upgrade, "run_job", None)
     assert save_first(FakeKubectl(), begun(), PlainReport()) == ""
-    assert "`slurmstack backup list` has the ID" in way_back("", backups=True)
+    assert "`slurmstack backup list` has the ID" in failed_upgrade_hint("", backups=True)
 
 
 def test_an_upgrade_that_fails_names_its_backup_and_the_commands_that_lead_back() -> None:
-    told = way_back(SAVED, backups=True)
+    told = failed_upgrade_hint(SAVED, backups=True)
     with pytest.raises(Failure, match="slurmctld ends") as caught, hinting(told):
         raise Failure("slurmctld ends", hint="`slurmstack status` shows the pods")
     assert caught.value.hint == f"`slurmstack status` shows the pods; {told}"
-    assert "there is no backup" in way_back("", backups=False)
+    assert "there is no backup" in failed_upgrade_hint("", backups=False)
     assert f"`slurmstack restore --what state --what database --leave-stopped --at {SAVED}`" in told
     with pytest.raises(Failure) as caught, hinting(""):
         raise Failure("it fails", hint="as always")

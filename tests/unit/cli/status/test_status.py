@@ -17,7 +17,8 @@ from config import load_config
 from tests import stacks
 from tests.fakes.kubectl import FakeKubectl, listed, thing
 from tests.stacks import with_change
-from tests.unit.cli.doctor.cluster.situations import CONFIG, NOW, Ill, RecordedCluster, recorded
+from tests.unit.cli.doctor.cluster.recorded_cluster import CONFIG, NOW, RecordedCluster, recorded
+from tests.unit.cli.doctor.cluster.situations import Ill
 
 Show = Callable[[Status], str]
 """Prints a status; returns what was printed."""

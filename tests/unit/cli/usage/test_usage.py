@@ -17,7 +17,7 @@ from cli.kubectl.client import NO_SLURMDBD
 from cli.usage.report import (
     EFFICIENCY,
     HOURS,
-    Report,
+    Summary,
     as_csv,
     as_data,
     efficiency,
@@ -79,7 +79,7 @@ def run(start: float, end: float, *, cpus: int = 1, gpus: int = 0, **changes: An
     return job(**{**times, "tres": f"cpu={cpus},gres/gpu={gpus}", **changes})
 
 
-def report(*jobs: Run, hours: float = 24, **changes: Any) -> Report:
+def report(*jobs: Run, hours: float = 24, **changes: Any) -> Summary:
     """The report from START on, made at its end."""
     end = START + timedelta(hours=hours)
     return summarize(jobs, **{"start": START, "end": end, "now": end, "by": ("account",), **changes})
@@ -256,7 +256,7 @@ def test_a_long_step_that_was_not_measured_leaves_the_whole_job_unknown() -> Non
         assert (found.cpu_seconds, found.memory_used) == known
 
 
-def percents(found: Report) -> tuple[float | None, float | None]:
+def percents(found: Summary) -> tuple[float | None, float | None]:
     """Of the CPU time and the memory that were measured."""
     numbers = efficiency(found, found.total)
     return numbers["cpu_percent"], numbers["memory_percent"]

@@ -76,7 +76,7 @@ def test_what_is_excluded_now_and_what_is_in_the_place_of_a_file_are_left_alone(
     repository = Mock(run=run, listed=lambda *_: (json.dumps(node).encode() for node in listed))
     monkeypatch.setattr(restic, "enter_jail", lambda: None)
     monkeypatch.setattr(restic, "handed_over", lambda **_: repository)
-    monkeypatch.setattr(restic, "told", lambda: {"backup": ID, "snapshots": {"jail": "1"}})
+    monkeypatch.setattr(restic, "read_handover", lambda: {"backup": ID, "snapshots": {"jail": "1"}})
     monkeypatch.setenv("EXCLUDE", '["/scratch"]')
     for place, name in ((restic, "JAIL"), (restore, "JAIL"), (restore, "CACHE")):
         monkeypatch.setattr(place, name, tmp_path)

@@ -148,7 +148,7 @@ def test_a_state_that_was_taken_over_meanwhile_is_no_backup(monkeypatch: pytest.
 
 def test_a_part_that_was_saved_by_half_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
     told = {"id": "20261126T020000Z", "kind": "manual", "parts": ["state"], "cluster": "c"}
-    monkeypatch.setattr("images.backup.restic.told", lambda: told)
+    monkeypatch.setattr("images.backup.restic.read_handover", lambda: told)
     unread = '{"message_type": "error", "item": "/stage/state", "error": {"message": "denied"}}'
     done = Result(code=INCOMPLETE, stdout='{"snapshot_id": "abc"}', stderr=unread)
     repository = Mock(run=lambda *_: done, problem=lambda *_: CannotGoOnError("not saved"))

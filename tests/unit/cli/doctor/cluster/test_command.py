@@ -14,16 +14,14 @@ from cli.doctor.cluster.rules import diagnose
 from cli.errors import USAGE, Failure
 from cli.kubectl.client import LOG_IN
 from tests.stacks import ROOT
+from tests.unit.cli.doctor.cluster.recorded_cluster import CLOCK, RecordedCluster, recorded
 from tests.unit.cli.doctor.cluster.situations import (
-    CLOCK,
     Ill,
-    RecordedCluster,
     agent,
     ago,
     both,
     drained,
     queued,
-    recorded,
     slurm_says,
 )
 

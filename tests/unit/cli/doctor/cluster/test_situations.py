@@ -15,17 +15,16 @@ from cli.status.snapshot import Snapshot
 from config import load_config
 from tests import stacks
 from tests.stacks import with_change
+from tests.unit.cli.doctor.cluster.recorded_cluster import RecordedCluster, recorded
 from tests.unit.cli.doctor.cluster.situations import (
     SITUATIONS,
     Ill,
-    RecordedCluster,
     ago,
     both,
     drained,
     no_slurmd,
     populating,
     queued,
-    recorded,
     slurm_says,
     unplaced,
 )

@@ -14,7 +14,7 @@ from images.common.health.contract import Result, Status
 from images.common.health.slurm import Record, SlurmError
 from images.health.checks import find_checks
 from images.health.node_tests.catalog import TESTS, Expected, judge, load
-from images.health.node_tests.on_node import told
+from images.health.node_tests.on_node import comment_of
 from images.health.node_tests.slurm import Settings, TestSlurm
 from images.health.watch.decide import KUBERNETES
 from tests.fakes.commands import FakeRunner
@@ -31,7 +31,7 @@ def result(name: str, text: str, *, code: int = 0, least: dict[str, float] | Non
     """What comes of an output, the whole way: shortened on the node, sent as a comment, read and judged."""
     test = TESTS[name]
     expected: Expected = {"8x G": {name: least}} if least else {}
-    return judge(test, told(code, text, looked_for(name), "8x G"), "COMPLETED", expected, [])
+    return judge(test, comment_of(code, text, looked_for(name), "8x G"), "COMPLETED", expected, [])
 
 
 def looked_for(name: str) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def test_a_comment_is_never_longer_than_slurm_allows(character: str) -> None:
     text = "\n".join([character * 90] * 50)
     for pattern in (".*", "nothing"):
         wanted = {"figures": {"read": pattern, "write": pattern}, "faults": ".*"}
-        assert len(told(0, text, wanted, character * 300)) <= 1023
+        assert len(comment_of(0, text, wanted, character * 300)) <= 1023
 
 
 def test_no_answer_or_garbage_is_an_error_and_never_an_empty_cluster() -> None:
