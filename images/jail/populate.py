@@ -173,7 +173,7 @@ def _fill(source: Path, wanted: Wanted, log: Log, mounted: frozenset[str]) -> in
     manifest = jail_roots.make_directory_of(wanted.volume, wanted.name) / jail_roots.MANIFEST
     if not (wanted.carried and manifest.exists()):  # what an interrupted run has carried is not the image's
         write_manifest(root, manifest)
-    left_out = _carry(wanted, manifest, log) if wanted.carried else 0
+    left_out, ended_early = _carry(wanted, manifest, log) if wanted.carried else (0, "")
     os.sync()  # everything else is on the disk before somebody is told that it is there
     release = wanted.release or jail_roots.release_of(version)
     known = Filled(
@@ -182,6 +182,7 @@ def _fill(source: Path, wanted: Wanted, log: Log, mounted: frozenset[str]) -> in
         time=datetime.now(UTC).isoformat(timespec="seconds"),
         carried_from=wanted.carried_from if wanted.carried else None,
         left_out=left_out,
+        ended_early=ended_early,
     )
     jail_roots.write_filled(wanted.volume, wanted.name, known)
     _mark(root, version)
@@ -190,8 +191,11 @@ def _fill(source: Path, wanted: Wanted, log: Log, mounted: frozenset[str]) -> in
     return 0
 
 
-def _carry(wanted: Wanted, manifest: Path, log: Log) -> int:
-    """Copy what the stack file names from another root; returns how much of it was left out."""
+def _carry(wanted: Wanted, manifest: Path, log: Log) -> tuple[int, str]:
+    """Copy what the stack file names from another root.
+
+    Returns how many files were left out, and the path at which the time was over.
+    """
     stage = manifest.with_name("carrying")
     stage.mkdir(mode=0o700, exist_ok=True)
     was = read_manifest(jail_roots.directory_of(wanted.volume, wanted.carried_from) / jail_roots.MANIFEST)
@@ -206,7 +210,7 @@ def _carry(wanted: Wanted, manifest: Path, log: Log) -> int:
         os.close(descriptor)
     (stage / "carried").unlink(missing_ok=True)
     stage.rmdir()
-    return carrying.left_out
+    return carrying.left_out, carrying.ended_early
 
 
 def _mark(root: Path, version: str) -> None:

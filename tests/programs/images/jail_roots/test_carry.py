@@ -209,6 +209,9 @@ def test_there_is_an_end_to_what_is_carried_and_the_root_is_filled(
     monkeypatch.setattr(populate_module, "SECONDS", -1.0)
     assert (scene.carry() / MARKER).exists()
     assert any(line.startswith("carrying ended early") and "no more time" in line for line in scene.said)
+    known = jail_roots.filled(scene.volume, "blue")
+    assert known is not None
+    assert (known.left_out, known.ended_early) == (0, "/opt"), "of how many files is not known"
 
 
 def test_an_interrupted_run_is_gone_on_with(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
