@@ -214,6 +214,26 @@ def test_there_is_an_end_to_what_is_carried_and_the_root_is_filled(
     assert (known.left_out, known.ended_early) == (0, "/opt"), "of how many files is not known"
 
 
+@pytest.mark.parametrize(
+    ("limit", "value", "why"), [("_KEPT_FREE", 1, "room for it"), ("_FILES_FREE", 2**62, "room for more files")]
+)
+def test_what_the_volume_has_no_room_for_is_left_out_and_named_and_the_root_is_filled(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, limit: str, value: int, why: str
+) -> None:
+    if limit == "_FILES_FREE" and not os.statvfs(scene.volume).f_files:
+        pytest.skip("this file system has no limit of files")
+    (scene.volume / "opt/app").mkdir()
+    (scene.volume / "opt/app/large").write_text("x")
+    (scene.volume / "opt/app/link").symlink_to("large")
+    monkeypatch.setattr(carry_module, limit, value)
+
+    new = scene.carry()
+
+    assert scene.left_out() == [f"left out: /opt/app/large: the volume has no {why}"]
+    assert [path.name for path in (new / "opt/app").iterdir()] == ["link"], "the others are carried"
+    assert (new / MARKER).exists()
+
+
 def test_an_interrupted_run_is_gone_on_with(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(10):
         (scene.volume / f"opt/{number}").write_text(str(number))
