@@ -79,6 +79,8 @@ def list_(config: ConfigOption = None, *, as_json: JsonOption = False) -> None:
         size = "size unknown" if item["more"] else f"{item['bytes'] / 2**30:.1f} GiB"
         state = f"{item['version']}  {item['filled']}" if item["whole"] else "NOT WHOLE"
         lost = f"  {item['left_out']} files were not carried" if item["left_out"] else ""
+        if item.get("ended_early"):  # which older images do not say
+            lost += f"  carrying ended early, at {item['ended_early']}"
         typer.echo(f"{mark} {item['name'] or FIRST:<20} {state}  {size}  {pods}{lost}")
 
 

@@ -51,6 +51,8 @@ class Filled:
     """None: nothing was carried; empty: from the first root."""
     left_out: int = 0
     """Files that could not be carried."""
+    ended_early: str = ""
+    """The path at which the time for carrying was over: nobody has counted what came after. Empty: it was not."""
 
 
 def is_name(name: str) -> bool:
@@ -176,4 +178,5 @@ def _parsed(known: dict[str, Any]) -> Filled:
         time=text.get("time", ""),
         carried_from=text.get("carried_from"),
         left_out=left_out if isinstance(left_out, int) else 0,
+        ended_early=text.get("ended_early", ""),
     )

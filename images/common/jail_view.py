@@ -30,6 +30,8 @@ CONF_CACHE: Final = SPOOL / "conf-cache"
 """slurmd's copy of the configuration: it and slurmstepd load the plugins that are named there, outside the jail."""
 
 SKELETON: Final = "etc/skel"
+_DEEPEST: Final = 128
+"""Levels of directories of it that a home gets. Whoever is root in the jail can make any number."""
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -223,11 +225,11 @@ def _take_skeleton(root: Path, home: int, owner: Owner) -> None:
         held(root, SKELETON) as there,
         _opened(f"/proc/self/fd/{there}", there, to_read) as skeleton,
     ):
-        _copy_all(skeleton, home, owner)
+        _copy_all(skeleton, home, owner, _DEEPEST)
 
 
-def _copy_all(source: int, target: int, owner: Owner) -> None:
-    """The links, files and directories in an open directory."""
+def _copy_all(source: int, target: int, owner: Owner, levels: int) -> None:
+    """The links, files and directories in an open directory, of which so many levels are gone into."""
     for name in os.listdir(source):
         kind = stat.S_IFMT(os.stat(name, dir_fd=source, follow_symlinks=False).st_mode)
         if kind == stat.S_IFLNK:
@@ -235,16 +237,16 @@ def _copy_all(source: int, target: int, owner: Owner) -> None:
             os.chown(name, *owner, dir_fd=target, follow_symlinks=False)
         elif kind in {stat.S_IFREG, stat.S_IFDIR}:
             with _opened(name, source, _READ) as found:
-                _copy_one(found, target, name, owner)
+                _copy_one(found, target, name, owner, levels)
 
 
-def _copy_one(found: int, target: int, name: str, owner: Owner) -> None:
+def _copy_one(found: int, target: int, name: str, owner: Owner, levels: int) -> None:
     """A file or directory as it is open: by its name there may be another one by now."""
     mode = os.fstat(found).st_mode
-    if stat.S_ISDIR(mode):
+    if stat.S_ISDIR(mode) and levels > 0:
         os.mkdir(name, 0o700, dir_fd=target)
         with _opened(name, target) as inner:
-            _copy_all(found, inner, owner)
+            _copy_all(found, inner, owner, levels - 1)
             _give(inner, mode, owner)
     elif stat.S_ISREG(mode):
         with _opened(name, target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600) as copy:

@@ -200,7 +200,8 @@ def _is_stuck(view: View, node: Node, pod: Pod | None) -> bool:
 def _power_down(plan: Plan, view: View, pool: Pool, nodes: Sequence[Node]) -> int:
     """Power down nodes that are not to stay, each after its jobs; how many of the others can have jobs."""
     there = [n for n in nodes if (n.name in view.pods or n.is_coming) and not (n.is_off or n.is_down or n.goes_down)]
-    enough = sum(not (node.is_others or node.is_reserved) for node in there) - pool.least
+    # What is reserved counts, as it does for Slurm's own SuspendExcNodes: it would end others that were started for it.
+    enough = sum(not node.is_others for node in there) - pool.least
     surplus = [node for node in there[::-1] if node.name in view.closed[pool.name].surplus]
     unused = [node for node in surplus if node.is_up and node.is_free and not node.is_planned]
     going = {node.name: SURPLUS for node in unused[: max(0, enough)]}
@@ -211,7 +212,7 @@ def _power_down(plan: Plan, view: View, pool: Pool, nodes: Sequence[Node]) -> in
         is_held = node.is_drained and node.reason.startswith(ELASTIC) and node.name not in going
         if is_held and node.name in view.pods and not (node.is_off or node.is_coming or node.goes_down):
             plan.change(node.name, "resume")
-    return sum(not (node.is_others or node.is_reserved or node.name in going) for node in there)
+    return sum(not (node.is_others or node.name in going) for node in there)
 
 
 def _outdated(view: View, pool: Pool, nodes: Iterable[Node]) -> Iterable[Node]:

@@ -46,11 +46,10 @@ def refuses(
     found = run_checks([check], node)[check.name]
     if found.status is not Status.OK:
         log(f"before job {node.job}: {line_of(check.name, found)}")
-    if found.status is not Status.FAIL:
-        return False
-    # Else the next report, while other jobs run here, would have what was found before.
-    state.remember(node, state.PROLOG, {"found": {check.name: vars(found)}, "at": time.time()})
-    if check.name in local.report_only:
+    if found.status is Status.FAIL or (found.status is Status.OK and _was_not_well(check.name, node)):
+        # Else the next report, while other jobs run here, would have what was found before.
+        state.remember(node, state.PROLOG, {"found": {check.name: vars(found)}, "at": time.time()})
+    if found.status is not Status.FAIL or check.name in local.report_only:
         return False
     try:
         if _is_drained_for(check.name, found, node.name, Slurm(runner=runner, timeout=ASK_SECONDS), clock or Clock()):
@@ -60,6 +59,12 @@ def refuses(
         why = f"slurmctld: {error}"
     log(f"job {node.job} starts all the same: {why}")
     return False
+
+
+def _was_not_well(check: str, node: Node) -> bool:
+    """Whether an older look than that before a job with GPUs found that something is not well."""
+    last, prolog = state.recall(node, state.LAST).get("kept", {}), state.recall(node, state.PROLOG).get("found", {})
+    return bool(node.job_gpus) and any(of[check]["status"] != Status.OK for of in (last, prolog) if check in of)
 
 
 def _is_drained_for(check: str, found: Result, name: str, slurm: Slurm, clock: Clock) -> bool:

@@ -21,7 +21,8 @@ METRICS: Final = "metrics.prom"
 LAST: Final = "last"
 """What was reported last; where nothing is known of it, the next report is news."""
 PROLOG: Final = "prolog"
-"""What a prolog found last that is not well, and when. Of its own: the interval's program may run at the same time."""
+"""What a prolog found last that is not well, or well again, and when. Of its own: the interval's program may run at the
+same time."""
 
 GAP_SECONDS: Final = 300.0
 """What was last seen longer ago counts as new: nobody looked meanwhile. Ten intervals of `HealthCheckProgram`."""

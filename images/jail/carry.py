@@ -40,9 +40,9 @@ _SPECIAL: Final = stat.S_ISUID | stat.S_ISGID
 
 
 def _expect_time(until: float, path: str) -> None:
-    """Raise EnoughError after `until`, of time.monotonic()."""
+    """Raise EnoughError, which says where, after `until`, of time.monotonic()."""
     if time.monotonic() > until:
-        raise EnoughError(f"no more time, at {shown(path)}")
+        raise EnoughError(shown(path))
 
 
 class LeftOutError(Exception):
@@ -66,6 +66,8 @@ class Carrying:
     kept: int = 0
     """Files of the new image that are in both, where nobody knows whether users changed the old ones."""
     left_out: int = 0
+    ended_early: str = ""
+    """The path at which the time was over."""
     top: int = -1
     _linked: dict[tuple[int, int], str] = field(default_factory=dict)
     _due: float = 0.0
@@ -78,8 +80,8 @@ class Carrying:
             for path in paths:
                 self._path(old, path)
         except EnoughError as error:
-            self.left_out += 1
-            self.log(f"carrying ended early, and what comes after is left out: {error}")
+            self.ended_early = str(error)
+            self.log(f"carrying ended early, and what comes after is left out: no more time, at {error}")
         finally:
             os.close(old)
             os.close(self.top)

@@ -173,7 +173,7 @@ def _fill(source: Path, wanted: Wanted, log: Log, mounted: frozenset[str]) -> in
     manifest = jail_roots.make_directory_of(wanted.volume, wanted.name) / jail_roots.MANIFEST
     if not (wanted.carried and manifest.exists()):  # what an interrupted run has carried is not the image's
         write_manifest(root, manifest)
-    left_out = _carry(wanted, manifest, log) if wanted.carried else 0
+    left_out, ended_early = _carry(wanted, manifest, log) if wanted.carried else (0, "")
     os.sync()  # everything else is on the disk before somebody is told that it is there
     release = wanted.release or jail_roots.release_of(version)
     known = Filled(
@@ -182,6 +182,7 @@ def _fill(source: Path, wanted: Wanted, log: Log, mounted: frozenset[str]) -> in
         time=datetime.now(UTC).isoformat(timespec="seconds"),
         carried_from=wanted.carried_from if wanted.carried else None,
         left_out=left_out,
+        ended_early=ended_early,
     )
     jail_roots.write_filled(wanted.volume, wanted.name, known)
     _mark(root, version)
@@ -190,8 +191,11 @@ def _fill(source: Path, wanted: Wanted, log: Log, mounted: frozenset[str]) -> in
     return 0
 
 
-def _carry(wanted: Wanted, manifest: Path, log: Log) -> int:
-    """Copy what the stack file names from another root; returns how much of it was left out."""
+def _carry(wanted: Wanted, manifest: Path, log: Log) -> tuple[int, str]:
+    """Copy what the stack file names from another root.
+
+    Returns how many files were left out, and the path at which the time was over.
+    """
     stage = manifest.with_name("carrying")
     stage.mkdir(mode=0o700, exist_ok=True)
     was = read_manifest(jail_roots.directory_of(wanted.volume, wanted.carried_from) / jail_roots.MANIFEST)
@@ -206,7 +210,7 @@ def _carry(wanted: Wanted, manifest: Path, log: Log) -> int:
         os.close(descriptor)
     (stage / "carried").unlink(missing_ok=True)
     stage.rmdir()
-    return carrying.left_out
+    return carrying.left_out, carrying.ended_early
 
 
 def _mark(root: Path, version: str) -> None:
@@ -233,21 +237,24 @@ def remove(volume: Path, name: str, log: Log) -> None:
     roots = volume / jail_roots.ROOTS
     there = jail_roots.directory_of(volume, name)
     if there.is_dir() and not there.is_symlink():
-        _keep_numbers(volume, name, log)
         # Out of everybody's reach at once: whoever could still come by its name would go on writing in it.
         there.rename(roots / f"{_REMOVING}{name}.{time.time_ns()}")
     elif not _left(roots):
         raise RefusedError(f"there is no root {name!r}")
     for trash in _left(roots):
+        # A full volume has room for the numbers then. The files that have them go last: it may be interrupted anywhere.
+        last = [word for of in ("etc", STATE) for word in ("!", "-path", f"{trash}/root/{of}*")]
+        _empty(trash, log, "-mindepth", "2", *last)
+        _keep_numbers(volume, trash / "root", log)
         _empty(trash, log)
         trash.rmdir()
     log(f"the root {name!r} is removed")
 
 
-def _keep_numbers(volume: Path, name: str, log: Log) -> None:
+def _keep_numbers(volume: Path, root: Path, log: Log) -> None:
     """Homes of those who had an account in it stay, with their numbers."""
     try:
-        numbers = numbers_of(jail_roots.root_of(volume, name))
+        numbers = numbers_of(root)
     except (CannotGoOnError, AccountError, OSError) as error:
         log(f"its accounts cannot be read, so numbers that only it knew may be given again: {error}")
         return
@@ -255,7 +262,12 @@ def _keep_numbers(volume: Path, name: str, log: Log) -> None:
         kind: {number: name if is_name(name) else "?" for number, name in found.items() if number in OF_USERS}
         for kind, found in numbers.items()
     }
-    jail_roots.keep_numbers(volume, **kept)
+    try:
+        jail_roots.keep_numbers(volume, **kept)
+    except OSError as error:
+        raise CannotGoOnError(
+            f"its users' numbers cannot be kept ({error.strerror}); the same command goes on"
+        ) from error
 
 
 def _left(roots: Path) -> list[Path]:
@@ -264,10 +276,10 @@ def _left(roots: Path) -> list[Path]:
     return []
 
 
-def _empty(trash: Path, log: Log) -> None:
-    """All in a directory goes. find(1) follows no link, however fast names change, and goes to any depth."""
+def _empty(trash: Path, log: Log, *which: str) -> None:
+    """All in a directory goes, or what is chosen. find(1) follows no link, however fast names change, at any depth."""
     log(f"removing what is in {trash.name}")
-    find = ["find", str(trash), "-xdev", "-mindepth", "1", "-delete"]
+    find = ["find", str(trash), "-xdev", *(which or ("-mindepth", "1")), "-delete"]
     done = subprocess.run(
         find, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", check=False
     )

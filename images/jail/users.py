@@ -81,7 +81,7 @@ def apply_everywhere(volume: Path, declared: Declared, log: Callable[[str], None
                 locks.enter_context(account_lock(jail))
         known = {name: (_read_accounts(jail), read_record(jail)) for name, jail in roots.items()}
         groups = frozenset(row[0] for accounts, _ in known.values() for row in accounts.group.rows)
-        problems = _of_removed(volume, declared)
+        problems = _of_removed(volume, declared, [ours for _, ours in known.values()])
         for name, (accounts, ours) in known.items():
             found = conflicts(accounts, declared, ours, groups)
             problems += [f"{jail_roots.called(name)}: {line}" if len(roots) > 1 else line for line in found]
@@ -108,26 +108,39 @@ def _telling(name: str) -> Iterator[None]:
 
 
 def numbers_of(jail: Path) -> dict[str, dict[int, str]]:
-    """Numbers of all users and groups that a root has, and had from us. Raises AccountError, JailViewError."""
+    """Numbers of all users and groups that a root has, and had from us: these names count, whoever else has the number.
+
+    Raises AccountError, JailViewError.
+    """
     ours, there = read_record(jail), _read_accounts(jail)
-    users = {user.uid: name for name, user in ours.users.items()} | there.passwd.numbers()
-    groups = {gid: name for name, gid in ours.groups.items()} | there.group.numbers()
+    users = there.passwd.numbers() | {user.uid: name for name, user in ours.users.items()}
+    groups = there.group.numbers() | {gid: name for name, gid in ours.groups.items()}
     return {"users": users, "groups": groups}
 
 
-def _of_removed(volume: Path, declared: Declared) -> list[str]:
-    """Conflicts with numbers that users and groups had in roots that are gone."""
-    users = {f"user {name}: uid": (name, user.uid) for name, user in declared.users.items()}
-    groups = {f"group {name}: gid": (name, gid) for name, gid in declared.groups.items()}
+def _of_removed(volume: Path, declared: Declared, known: list[Declared]) -> list[str]:
+    """Conflicts with numbers that users and groups had in roots that are gone.
+
+    `known`: what the roots that are there had declared. Whoever has a number in them keeps it: whoever was root in a
+    removed one could write any name beside it there.
+    """
     found = []
-    for kind, wanted in (("users", users), ("groups", groups)):
-        kept = jail_roots.kept_numbers(volume, kind)
+    for kind, what in (("users", "user {}: uid"), ("groups", "group {}: gid")):
+        kept, wanted = jail_roots.kept_numbers(volume, kind), _pairs(declared, kind)
         found += [
-            f"{who} {number} was that of {kept[number]} in a root that was removed; files carry that number"
-            for who, (name, number) in sorted(wanted.items())
+            f"{what.format(name)} {number} was that of {kept[number]} in a root that was removed; files carry that "
+            f"number. Take another one, or delete it in {jail_roots.ROOTS}/{jail_roots.NUMBERS} of the jail's volume"
+            for name, number in sorted(wanted.difference(*(_pairs(ours, kind) for ours in known)))
             if kept.get(number, name) != name
         ]
     return found
+
+
+def _pairs(declared: Declared, kind: str) -> set[tuple[str, int]]:
+    """Names of `users` or `groups`, with their numbers."""
+    return (
+        {(name, user.uid) for name, user in declared.users.items()} if kind == "users" else {*declared.groups.items()}
+    )
 
 
 @contextmanager

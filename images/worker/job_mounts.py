@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+import time
 from pathlib import Path
 from typing import Final
 
@@ -85,9 +86,16 @@ class JobMounts:
         `memory_mib`: the job's; 0 or less: nothing limits it, or who asks does not know, as slurmd for `sbcast`.
         """
         job_mount = self.path(job)
-        if job in self._made and not _is_of_another(job_mount, uid):
-            return job_mount
-        self.leave(job)  # slurmctld has lost its state, and nobody has told of the first one's end
+        if job in self._made:
+            if not _is_of_another(job_mount, uid):
+                return job_mount
+            # slurmctld has lost its state, and nobody has told of the first one's end. While its mount was there the
+            # prolog left its directory, too: it goes as those that an epilog moves aside.
+            self.leave(job)
+            directory = self._jobs / job
+            with contextlib.suppress(FileNotFoundError):
+                if directory.lstat().st_uid != uid:
+                    directory.rename(directory.with_name(f".gone-{job}-{time.time_ns()}"))
         job_mount.mkdir(mode=0o700)
         try:
             self._fill(job_mount, directory_of(job, uid, gid, self._jobs), memory_mib)

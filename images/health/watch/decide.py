@@ -23,6 +23,7 @@ from typing import Final
 from images.common.health.contract import FaultClass, Status, gravity
 from images.common.health.report import Finding, lifted, reason_for
 from images.common.health.slurm import Record
+from images.health.checks import gpu_free
 
 KUBERNETES: Final = "kubernetes"
 """The check that the watcher does itself: the machine, as Kubernetes sees it."""
@@ -90,6 +91,15 @@ class NodeView(Record):
     def is_declared(self) -> bool:
         """A person wants it free of jobs, and said so."""
         return any(finding.declared and finding.unwanted_since is None for finding in self.findings.values())
+
+
+def breaks_machine(check: str, finding: Finding) -> bool:
+    """Whether the machine is to be replaced for it.
+
+    What gpu-free says is from before a job for as long as one runs, however new the report. GPUs that are gone are
+    gpu-presence's to tell, which looks in every interval.
+    """
+    return finding.result.fault == "hardware" and check != gpu_free.NAME
 
 
 def counts_here(finding: Finding, now: float) -> bool:
@@ -242,7 +252,7 @@ class _Round:
                 (
                     node.drained_since(check)
                     for check, finding in failing.items()
-                    if check == KUBERNETES or (policy.frees_broken and finding.result.fault == "hardware")
+                    if check == KUBERNETES or (policy.frees_broken and breaks_machine(check, finding))
                 ),
                 default=math.inf,
             )

@@ -25,7 +25,7 @@ from images.common.health.contract import Status
 from images.common.health.report import SKEW_SECONDS, stamp
 from images.common.health.slurm import Slurm
 from images.common.kubernetes import Kube, KubeError
-from images.health.watch.decide import KUBERNETES, Limit, NodeView
+from images.health.watch.decide import KUBERNETES, Limit, NodeView, breaks_machine
 from images.health.watch.machines import OWN_WORDS, RELEASED_FOR, Machine, Machines, Place, machine_of
 
 PAUSE_SECONDS: Final = 30.0
@@ -126,7 +126,7 @@ def _causes(view: NodeView, place: Place, rules: Rules, now: float) -> list[tupl
             continue
         if check == KUBERNETES and finding.unwanted_since is not None:
             return [(max(began, view.drained_since(check), finding.unwanted_since), check)]
-        if finding.result.fault == "hardware":
+        if breaks_machine(check, finding):
             causes.append((max(began, view.drained_since(check)), check))
     return causes
 

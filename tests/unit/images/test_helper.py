@@ -322,13 +322,15 @@ def test_a_number_that_is_given_once_more_is_no_way_into_another_user_s_job_moun
     job_mounts = job_mounts_in(tmp_path)
     job_mount = job_mounts.enter("17", 10001, 10001)
     os.chown(job_mount / "tmp", 10001, 10001)  # as the mount would show it
-    (tmp_path / "jobs/17").rename(tmp_path / "jobs/.gone-17")  # as the prolog does
+    (tmp_path / "jobs/17/left").touch()
     first = dict(mounts.mounted)
     mounts.mounted[f"{job_mount}/dev/shm/secret"] = "of the first one"
 
     assert job_mounts.enter("17", 10002, 10002) == job_mount
 
     assert mounts.mounted == first
+    assert ((tmp_path / "jobs/17").stat().st_uid, [*(tmp_path / "jobs/17").iterdir()]) == (10002, [])
+    assert [path.name for path in (tmp_path / "jobs").glob(".gone-17-*/*")] == ["left"], "the next epilog removes it"
     os.chown(job_mount / "tmp", 10002, 10002)
     mounts.mounted[f"{job_mount}/dev/shm/own"] = "of a step"
     job_mounts.enter("17", 10002, -1, -1)

@@ -209,6 +209,29 @@ def test_there_is_an_end_to_what_is_carried_and_the_root_is_filled(
     monkeypatch.setattr(populate_module, "SECONDS", -1.0)
     assert (scene.carry() / MARKER).exists()
     assert any(line.startswith("carrying ended early") and "no more time" in line for line in scene.said)
+    known = jail_roots.filled(scene.volume, "blue")
+    assert known is not None
+    assert (known.left_out, known.ended_early) == (0, "/opt"), "of how many files is not known"
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "why"), [("_KEPT_FREE", 1, "room for it"), ("_FILES_FREE", 2**62, "room for more files")]
+)
+def test_what_the_volume_has_no_room_for_is_left_out_and_named_and_the_root_is_filled(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, limit: str, value: int, why: str
+) -> None:
+    if limit == "_FILES_FREE" and not os.statvfs(scene.volume).f_files:
+        pytest.skip("this file system has no limit of files")
+    (scene.volume / "opt/app").mkdir()
+    (scene.volume / "opt/app/large").write_text("x")
+    (scene.volume / "opt/app/link").symlink_to("large")
+    monkeypatch.setattr(carry_module, limit, value)
+
+    new = scene.carry()
+
+    assert scene.left_out() == [f"left out: /opt/app/large: the volume has no {why}"]
+    assert [path.name for path in (new / "opt/app").iterdir()] == ["link"], "the others are carried"
+    assert (new / MARKER).exists()
 
 
 def test_an_interrupted_run_is_gone_on_with(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -224,17 +224,64 @@ def test_a_removed_root_is_gone_and_its_numbers_are_kept(tools: Path) -> None:
 def test_an_interrupted_removal_is_gone_on_with_and_the_root_is_no_longer_there_meanwhile(
     tools: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
+    (jail_roots.root_of(tools, "blue") / "etc/passwd").write_text("bob:x:10007:10007::/home/bob:/bin/sh\n")
+    empty = roots._empty
 
-    with monkeypatch.context() as patch:
-        patch.setattr(roots, "_empty", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            roots.remove(tools, "blue", nothing_said)
-    assert jail_roots.whole(tools) == [""]
+    def interrupted(*given: Any) -> None:
+        empty(*given)
+        if next(calls):
+            raise KeyboardInterrupt
+
+    for calls in (iter([True]), iter([False, True])):  # noqa: B007  before the numbers are kept, and after that
+        with monkeypatch.context() as patch:
+            patch.setattr(roots, "_empty", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                roots.remove(tools, "blue", nothing_said)
+        assert jail_roots.whole(tools) == [""]
 
     roots.remove(tools, "blue", nothing_said)
     assert [path.name for path in (tools / jail_roots.ROOTS).iterdir() if "removing" in path.name] == []
+    assert jail_roots.kept_numbers(tools, "users") == {10007: "bob"}
+
+
+FULL = """
+import subprocess, sys
+from pathlib import Path
+from images.common import jail_roots
+from images.common.process import CannotGoOnError
+from images.jail import populate
+def fill(path):
+    try:
+        path.write_bytes(bytes(2**20))
+    except OSError as error:
+        print(error.strerror)
+volume = Path(sys.argv[1])
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", volume], check=True)
+root = jail_roots.root_of(volume, "blue")
+(root / "etc").mkdir(parents=True)
+(root / "etc/passwd").write_text("bob:x:10007:10007::/home/bob:/bin/sh\\n")
+if sys.argv[2] == "root":
+    fill(root / "large")
+else:
+    fill(volume / "users")
+    try:
+        populate.remove(volume, "blue", print)
+    except CannotGoOnError as error:
+        print(error)
+    (volume / "users").unlink()
+populate.remove(volume, "blue", print)
+print(jail_roots.kept_numbers(volume, "users"))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
+@pytest.mark.parametrize("by", ["root", "users"])
+def test_a_root_goes_from_a_full_volume_and_its_numbers_are_kept(volume: Path, by: str) -> None:
+    done = run_apart(FULL, volume, by)
+    lines = [line for line in done.stdout.splitlines() if not line.startswith("removing what is in ")]
+    full = "No space left on device"
+    told = [] if by == "root" else [f"its users' numbers cannot be kept ({full}); the same command goes on"]
+    assert lines == [full, *told, "the root 'blue' is removed", "{10007: 'bob'}"], done.stderr
 
 
 def test_the_first_root_cannot_be_removed(tools: Path) -> None:
@@ -287,11 +334,27 @@ def test_a_number_is_remembered_when_its_root_is_gone(source: Path, volume: Path
     jail_roots.keep_numbers(volume, users={ME: "bob", 7: "x"}, groups={20001: "team"})
     jail_roots.keep_numbers(volume, users={ME: "somebody else"}, groups={})
 
-    with pytest.raises(AccountError, match=f"uid {ME} was that of bob in a root that was removed"):
+    with pytest.raises(AccountError, match=f"uid {ME} was that of bob in a root that was removed.*/.numbers.json"):
         apply(volume, carol=user())
     apply(volume, bob=user())
     with pytest.raises(AccountError, match="group others: gid 20001 was that of team in a root that was removed"):
         apply_everywhere(volume, Declared(groups={"others": 20001}), nothing_said)
+
+
+@pytest.mark.parametrize("name", ["alice", "mallory"], ids=["recorded", "no-record"])
+def test_whatever_a_removed_root_called_the_number_of_a_user_he_keeps_it(tools: Path, name: str) -> None:
+    """Root in the jail writes both files. Every later run was refused."""
+    apply(tools, alice=user())
+    root = jail_roots.root_of(tools, "blue")
+    with (root / "etc/passwd").open("a") as file:
+        file.write(f"mallory:x:{ME}:{ME}::/:/bin/sh\n")
+    if name == "mallory":
+        (root / users.RECORD).unlink()
+
+    roots.remove(tools, "blue", nothing_said)
+
+    assert jail_roots.kept_numbers(tools, "users") == {ME: name}
+    assert "1 users and 0 groups are as declared" in apply(tools, alice=user())
 
 
 @pytest.mark.parametrize("path", ["etc", "etc/ssh", "etc/sudoers.d", ".slurmstack", "etc/passwd"])

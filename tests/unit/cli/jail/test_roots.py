@@ -200,6 +200,12 @@ def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
     return cluster
 
 
+def test_what_was_not_carried_is_listed(opened: Cluster) -> None:
+    opened.answer = json.dumps([FOUND[0], FOUND[1], {**FOUND[0], "name": "green", "ended_early": "/opt/app"}])
+    lines = [line.partition("no pods")[2].strip() for line in call("list").output.splitlines()]
+    assert lines == ["", "3 files were not carried", "carrying ended early, at /opt/app"]
+
+
 def test_the_first_root_and_one_in_use_are_not_removed(opened: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands, "held", lambda *_: nullcontext())
     assert failure_of(call("remove", "first", "--yes")).code == 3

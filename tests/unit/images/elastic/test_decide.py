@@ -176,13 +176,15 @@ def test_as_many_as_are_kept_are_powered_up_but_none_that_is_asked_for_already_o
     assert done(seen(f"{BUSY} pod", OFF, least=2)) == ["power_up gpu-1"]
     assert done(seen(COMING, OFF, least=1)) == ["start gpu-0"], "its pod is not made yet, and it counts"
     assert done(seen(f"{OFF}+POWER_UP", f"{OFF}+DRAIN: works", least=1)) == []
-    assert done(seen(f"{UP}+RESERVED pod", f"{OFF}+RESERVED", OFF, least=1)) == ["power_up gpu-2"]
+    assert done(seen(f"{OFF}+RESERVED", OFF, least=1)) == ["power_up gpu-1"], "who is of use to ordinary jobs"
+    assert done(seen(f"{UP}+RESERVED pod", OFF, least=1)) == [], "Slurm keeps it, and would end another one"
 
 
 def test_who_came_in_vain_is_given_back_unless_it_is_kept_for_another_job() -> None:
     vain, gone = Closed(surplus={"gpu-0", "gpu-1"}), [f"power_down_asap gpu-1: {SURPLUS}"]
     assert done(seen(f"{UP}+PLANNED pod", f"{UP} pod", closed=vain)) == gone
-    assert done(seen(f"{UP} pod", f"{UP} pod", closed=vain, least=1)) == gone, "one is kept"
+    for kept in (UP, f"{UP}+RESERVED"):
+        assert done(seen(f"{kept} pod", f"{UP} pod", closed=vain, least=1)) == gone, "one is kept"
 
 
 def test_of_many_outdated_nodes_some_at_once_are_made_anew_idle_ones_first() -> None:

@@ -95,6 +95,18 @@ def test_a_gpu_in_use_refuses_the_job_once_the_watcher_has_drained_the_node(
     assert job.told() == [f"scontrol update nodename=w-0 comment=health 2026-11-18T11:06:40Z | {found} || rack 7"]
 
 
+@pytest.mark.parametrize(("name", "of"), [(state.PROLOG, "found"), (state.LAST, "kept")])
+def test_gpus_that_are_free_again_are_in_the_next_report_too(job: FakeJob, name: str, of: str) -> None:
+    before = {"gpu-free": vars(fail("user"))}
+    state.remember(job.node, name, {of: before})
+    job.node = replace(job.node, job_gpus=())
+    assert not job.is_refused()
+    assert state.recall(job.node, name) == {of: before}, "for a job without GPUs nobody has looked"
+    job.node = replace(job.node, job_gpus=(0,))
+    assert not job.is_refused()
+    assert state.recall(job.node, state.PROLOG)["found"]["gpu-free"]["status"] == Status.OK
+
+
 def test_a_job_on_a_node_that_is_drained_already_is_refused_and_the_reason_is_kept(job: FakeJob) -> None:
     job.runner.answers["scontrol show node"] = Command(code=0, stdout=DRAINED)
     job.finds = fail("hardware")

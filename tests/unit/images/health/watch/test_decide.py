@@ -144,6 +144,10 @@ def broken() -> NodeView:
     return drained("MIXED", reason="health/gpu-xid [hardware]: Xid 79", ago=600, gpu_xid=XID)
 
 
+def kept() -> NodeView:
+    return drained("MIXED", reason="health/gpu-free [hardware]: 7 of 8", ago=600, gpu_free=failed("7 of 8", "hardware"))
+
+
 @table(
     "node, by, kinds",
     {
@@ -152,6 +156,7 @@ def broken() -> NodeView:
         "a site without a deadline": (cordoned(ago=10**6), policy(), []),
         "it is for machines and not for failed checks": (drained("MIXED", ago=9999, disks=failed()), FREES, []),
         "broken hardware, where machines are released": (broken(), FREES, ["requeue"]),
+        "what was found before the jobs, and is only repeated": (kept(), FREES, []),
         "a cordon of a node that is drained for long": (since(599, LONG_FULL), KEEPS, []),
         "and at its own deadline": (since(600, LONG_FULL), KEEPS, ["requeue"]),
         "hardware that breaks on a node that is drained for long": (since(599, LONG_BROKEN), FREES, []),

@@ -103,6 +103,7 @@ def test_a_machine_is_released(node: NodeView, machine: Machine, limit: str) -> 
         "a person has cordoned it": (machined(BY_A_PERSON), READY),
         "it may almost go away by itself": (broken(ago=599), READY),
         "a condition came after the drain": (machined(replace(UNWANTED, unwanted_since=NOW - 599), ago=5000), READY),
+        "found before the last job": (broken(reason="health/gpu-free [hardware]: m", gpu_free=BROKEN), READY),
         "a job ends": (broken("w-0", "IDLE", "COMPLETING", "DRAIN"), READY),
         "the check finds a fault of the node": (broken(gpu_xid=failed(fault="node")), READY),
         "the report is old": (broken(gpu_xid=found(BROKEN, ago=STALE_SECONDS + 1)), READY),
