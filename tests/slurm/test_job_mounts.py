@@ -275,6 +275,13 @@ def test_why_a_job_never_ran_is_in_the_log_of_its_node(cluster: SlurmSandbox, op
     wait_until(lambda: any(said.format(job=job) in line for line in words()), cluster.logs)
 
 
+@one_version
+def test_that_a_job_ran_elsewhere_than_it_asked_is_in_the_log_of_its_node(cluster: SlurmSandbox) -> None:
+    """26.05 does not say it there."""
+    options = "--output=/dev/null --chdir=/nowhere"
+    test_why_a_job_never_ran_is_in_the_log_of_its_node(cluster, options, "couldn't chdir to `/nowhere'")
+
+
 def test_no_user_writes_into_the_log_of_a_node_in_the_name_of_slurmstepd(cluster: SlurmSandbox) -> None:
     fake = "<27>Nov 30 00:00:00 slurmstepd[1]: error: [1.batch] of alice"
     send = f"import socket; socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b'{fake}', '/dev/log')"
