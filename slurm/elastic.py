@@ -17,7 +17,7 @@ POOLS_FILE: Final = "elastic.pools"
 """Names of elastic pools, one a line, for await-nodes (images/elastic/native)."""
 
 WEIGHT: Final = 1000
-"""Of elastic nodes; others have 1. Slurm takes nodes of a small weight first."""
+"""Of elastic nodes without another one; others have 1. Slurm takes nodes of a small weight first."""
 
 
 def elastic_pools(config: ClusterConfig) -> dict[str, dict[str, str | int]]:

@@ -158,6 +158,9 @@ class WorkerPool(Machines):
     resources: Resources
     """What one node has. Required with the kind `existing`. Default where the cloud makes the machines: what `preset`
     leaves beside the system's need."""
+    weight: int | None = Field(default=None, ge=0, le=2**32 - 3, strict=True)
+    """`Weight` in Slurm: of the free nodes that fit, jobs get those of the smallest one first. A change is made in
+    place. Default: 1, of elastic pools 1000."""
     features: tuple[Feature, ...] = ()
     """Slurm features of the nodes, for `sbatch --constraint`. The pool's name is always one of them."""
     drain_timeout: int = Field(default=7 * 24 * 3600, ge=30, le=365 * 24 * 3600, strict=True)

@@ -155,11 +155,12 @@ def test_eighty_partitions_keep_their_nodes_and_options(tmp_path: Path) -> None:
     assert config.slurm.settings["PriorityWeightFairshare"] == 200000
 
 
-def test_a_weight_is_in_the_pool_or_told(tmp_path: Path) -> None:
+def test_a_weight_is_the_pool_s(tmp_path: Path) -> None:
     one = case("eighty", tmp_path)
-    told = "weight" in one.why("slurm.conf:9", "Weight")
-    pools = one.config.worker_nodes.values()
-    assert told != any(getattr(pool, "weight", None) == 20 for pool in pools)
+    assert {(pool.features, pool.weight) for pool in one.config.worker_nodes.values()} == {
+        (("skylake",), 10), (("rome",), 20),
+    }  # fmt: skip
+    assert not one.why("slurm.conf:9", "Weight")
 
 
 def test_settings_that_are_ours_anyway_are_left_out(tmp_path: Path) -> None:
