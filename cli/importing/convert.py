@@ -103,8 +103,8 @@ def _read_partitions(lines: Iterable[list[Said]], nodes: Mapping[str, Node], dra
             continue
         options = defaults | options
         if members := _members(options.pop("nodes", None), groups, nodes, draft):
-            valid = re.sub("[^A-Za-z0-9_-]", "-", name)[:60]
-            valid = f"p-{valid}" if not valid[:1].isalpha() or valid.upper() == "ALL" else valid
+            valid = re.sub("[^A-Za-z0-9_.-]", "-", name)[:60]
+            valid = f"p-{valid}" if valid[:1] in ".-" or valid.upper() == "ALL" else valid
             if valid != name:
                 draft.leave(pairs[0], f"is no name of a partition here: it became {valid}")
             found[valid] = members

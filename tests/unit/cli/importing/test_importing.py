@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -149,8 +148,7 @@ def test_eighty_partitions_keep_their_nodes_and_options(tmp_path: Path) -> None:
     lines = {line.name: line for line in partition_lines(config)}
     assert len(lines) == 80
     sizes = {name: sum(config.worker_nodes[pool].most for pool in line.node_sets) for name, line in lines.items()}
-    dotted = next(name for name in lines if re.fullmatch("std[.-]q", name))
-    assert (sizes["standard"], sizes[dotted], sizes["grp78"]) == (200, 160, 2)
+    assert (sizes["standard"], sizes["std.q"], sizes["grp78"]) == (200, 160, 2)
     assert (lines["grp78"].option("MaxTime"), lines["standard"].option("MaxTime")) == ("14-0", "7-00:00:00")
     assert config.slurm.settings["PriorityWeightFairshare"] == 200000
 
@@ -262,6 +260,17 @@ def written(tmp_path: Path, text: str) -> Path:
     path = tmp_path / "slurm.conf"
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def test_what_is_refused_of_a_partition_leaves_one_whose_name_goes_on_alone(tmp_path: Path) -> None:
+    lines = [
+        "NodeName=n CPUs=1",
+        "PartitionName=std Nodes=n AllowQos=a DenyQos=b",
+        "PartitionName=std.q Nodes=n MaxTime=5",
+    ]
+    _, draft = convert(written(tmp_path, "\n".join(lines)), None, None)
+    partitions = draft.sections["partitions"]
+    assert partitions == {"std": {"pools": ["n"]}, "std.q": {"pools": ["n"], "max_time": "5"}}
 
 
 @pytest.mark.parametrize(
