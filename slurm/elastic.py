@@ -9,7 +9,6 @@ from typing import Final
 from config.base import span_seconds
 from config.cluster import ClusterConfig
 from config.rules.nodes import HIDDEN
-from config.sections.machines import dotted
 from config.sections.workers import MAX_POOL_SIZE, WorkerPool
 from slurm.sizing import node_conf
 
@@ -48,14 +47,12 @@ def devices_of_nodes_that_are_off(config: ClusterConfig) -> list[str]:
     lines = []
     for name, pool in config.worker_nodes.items():
         if pool.is_elastic:
-            gpus, first = pool.resources.gpus, 0
-            kinds = {dotted(profile): count for profile, count in sorted(gpus.mig.items())}
-            for kind, count in (kinds or {"".join(pool.gpu_types): gpus.count}).items():
-                if count:
-                    typed = f" Type={kind}" if kind else ""
-                    files = f"File=/dev/gpu[{first}-{first + count - 1}]"
-                    lines.append(f"NodeName={name}-[0-{MAX_POOL_SIZE - 1}] Name=gpu{typed} {files}")
-                    first += count
+            first = 0
+            for kind, count in pool.gpu_kinds.items():
+                typed = f" Type={kind}" if kind else ""
+                files = f"File=/dev/gpu[{first}-{first + count - 1}]"
+                lines.append(f"NodeName={name}-[0-{MAX_POOL_SIZE - 1}] Name=gpu{typed} {files}")
+                first += count
     return lines
 
 

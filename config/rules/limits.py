@@ -45,7 +45,7 @@ def limits(sections: Sections, worker_nodes: Pools, slurm: Slurm | None) -> Foun
     unknown = "worker_nodes" not in sections.valid
     there = {name: some or unknown for name, some in _generic(worker_nodes).items()}
     pools = [pool for pool in worker_nodes.values() if pool.resources.gpus.count]
-    types = {kind for pool in pools for kind in pool.gpu_types}
+    types = {kind.lower() for pool in pools for kind in pool.gpu_types}  # limits know no capitals
     all_known = not unknown and all(pool.gpu_types for pool in pools)
     other_licenses = slurm is None or "licenses" in folded(slurm.settings)
     for where, resource in named_resources(sections.get):
@@ -53,7 +53,7 @@ def limits(sections: Sections, worker_nodes: Pools, slurm: Slurm | None) -> Foun
         if kind == "license" and not other_licenses and name not in sections.names("licenses"):
             yield where, f"names {resource!r}, and slurmstack:licenses has no {name!r}; add it there, or remove this"
         generic, _, type_ = name.partition(":")
-        if generic == "gpu" and type_ and all_known and types and type_ not in types:
+        if generic == "gpu" and type_ and all_known and types and type_.lower() not in types:
             yield where, f"names {resource!r}: {unknown_name(type_, types, what='a type of GPU of any pool')}"
         elif kind == "gres" and not there.get(generic, False):
             what = _NONE_OF.get(generic, "nodes have no generic resource but gpu and shard")
