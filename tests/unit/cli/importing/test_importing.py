@@ -92,7 +92,7 @@ TOLD: dict[str, dict[tuple[str, str], str]] = {
         ("slurm.conf:5", "Gres"): "mps is no GPU",
         ("slurm.conf:7", "Gres"): "licenses count other things",
         ("slurm.conf:8", "Gres"): "cannot share evenly",
-        ("slurm.conf:9", "Gres"): "shard is no GPU of the node",
+        ("slurm.conf:10", "Gres"): "shard is no GPU of the node",
         ("gres.conf:2", "Cores"): "slurmd finds the devices",
     },
     "preempting": {
@@ -194,10 +194,19 @@ def test_names_of_pools_are_kubernetes_own_and_no_feature_of_others(tmp_path: Pa
 
 def test_gpus_have_their_types_counts_and_shares(tmp_path: Path) -> None:
     pools = case("gpus", tmp_path).config.worker_nodes
-    found = {name: pools[name].resources.gpus for name in ("h", "t", "mi")}
+    found = {name: pools[name].resources.gpus for name in ("h", "a", "t", "mi")}
     assert (found["h"].type, found["h"].count, found["h"].shard) == ("h100", 8, 32)
+    assert (found["a"].type, found["a"].count) == ("A100", 4)
     assert (found["t"].type, found["t"].count) == ("t4", 2)
     assert (found["mi"].vendor, found["mi"].count, found["mi"].shard) == ("amd", 8, None)
+
+
+def test_gpus_of_several_types_are_found_in_either_file(tmp_path: Path) -> None:
+    one = case("gpus", tmp_path)
+    found = {name: (pool.gpu_kinds, pool.confinement) for name, pool in one.config.worker_nodes.items()}
+    assert found["w"] == ({"gtx970": 1, "gtx1060": 1}, "required")
+    assert found["y"] == ({"K20": 1, "K40": 2}, "required")
+    assert not one.why("slurm.conf:6", "Gres")
 
 
 def test_preemption_licenses_and_topology_become_sections(tmp_path: Path) -> None:
