@@ -151,7 +151,8 @@ def _put_option(place: tuple[str, str], said: Said, draft: Draft) -> None:
         draft.put((*place, field), plain(said.value) if field == "priority_tier" else said.value, said)
 
 
-def _read_settings(lines: Iterable[list[Said]], draft: Draft) -> None:
+def _last_settings(lines: Iterable[list[Said]], draft: Draft) -> dict[str, Said]:
+    """Those that Slurm goes by, by keys in small letters."""
     last: dict[str, Said] = {}
     for pairs in lines:
         if pairs[0].key.lower() in {"nodename", "nodeset", "partitionname"}:
@@ -164,6 +165,13 @@ def _read_settings(lines: Iterable[list[Said]], draft: Draft) -> None:
             if folded in last:
                 draft.leave(last[folded], _LEFT.get(folded, f"stands again in line {said.line}, which holds"))
             last[folded] = said
+    if "propagateresourcelimitsexcept" in last and (idle := last.pop("propagateresourcelimits", None)):
+        draft.leave(idle, "has no effect beside PropagateResourceLimitsExcept")
+    return last
+
+
+def _read_settings(lines: Iterable[list[Said]], draft: Draft) -> None:
+    last = _last_settings(lines, draft)
     try:
         ours = effective_settings(load_config({"worker_nodes": draft.sections["worker_nodes"]}))
     except ConfigError:  # what is wrong with the pools is told in the end

@@ -271,6 +271,13 @@ def written(tmp_path: Path, text: str) -> Path:
     return path
 
 
+def test_limits_that_slurm_passed_over_are_not_taken(tmp_path: Path) -> None:
+    lines = ["NodeName=n CPUs=1", "PropagateResourceLimits=ALL", "PropagateResourceLimitsExcept=MEMLOCK"]
+    _, draft = convert(written(tmp_path, "\n".join(lines)), None, None)
+    assert {said.key for said, _ in draft.left} >= {"PropagateResourceLimits", "PropagateResourceLimitsExcept"}
+    assert "slurm" not in draft.sections
+
+
 def test_what_is_refused_of_a_partition_leaves_one_whose_name_goes_on_alone(tmp_path: Path) -> None:
     lines = [
         "NodeName=n CPUs=1",
