@@ -80,7 +80,7 @@ def tracked(
     worker_nodes: Pools,
     partitions: Mapping[str, Partition],
 ) -> Found:
-    """Names and weights of what Slurm does not know, on which slurmctld ends, and a list that leaves some out."""
+    """Names and weights of what Slurm does not know, on which slurmctld ends, and lists that leave some out."""
     written = folded(slurm.settings)
     lists = {f"slurm.settings.{key}": written.get(key.lower(), "") for key in ("PriorityWeightTRES", _LIST)}
     for name, partition in partitions.items():
@@ -91,11 +91,14 @@ def tracked(
                 tres_name(name)
             except ValueError as error:
                 yield where, f"{name!r} {error}"
-    listed = folded(slurm.settings).get("accountingstoragetres")
+    generic = {name for name, there in _generic(worker_nodes).items() if there}
+    if "grestypes" in written and (lacks := sorted(generic - {part.lower() for part in _parts(written["grestypes"])})):
+        yield "slurm.settings.GresTypes", f"lacks {', '.join(lacks)}, which nodes have; leave it out, or add it"
+    listed = written.get("accountingstoragetres")
     if listed is None or not accounting.enabled:
         return
     needed = {resource for _, resource in named_resources(sections.get)} | set(weighed_resources(slurm))
-    needed |= {f"gres/{name}" for name, there in _generic(worker_nodes).items() if there}
+    needed |= {f"gres/{name}" for name in generic}
     there = {part.lower() for part in _parts(listed)}
     missing = sorted(name for name in needed if "/" in name and name.lower() not in there)
     if missing:
