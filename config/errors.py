@@ -233,12 +233,12 @@ GONE: Final = {
     "worker_nodes.*.windows": ": remove it. `size.min` keeps nodes, and a scheduled pipeline may change it. A "
     "recurring reservation keeps jobs from nodes at some hours (docs/elastic.md)",
 }
-"""What became of sections and keys, by their places in a stack file; `*` is a name."""
+"""What became of sections and keys, by their places in a stack file; `*` is a name, which may have dots."""
 
 
 def what_became(where: str) -> str | None:
     """Of a section or key that there was once; None for any other."""
     for place, note in GONE.items():
-        if re.fullmatch(place.replace(".", "[.]").replace("*", "[^.]+"), where):
+        if re.fullmatch(place.replace(".", "[.]").replace("*", ".+"), where):
             return f"this {'key' if '.' in where else 'section'} is gone{note}"
     return None

@@ -34,6 +34,10 @@ LABELS_FILE = "topology.labels"
 """Beside Slurm's own files: the labels that name a node's switches, one a line. Where it is, the agent makes
 topology.conf: which node runs on which machine is known in the cluster only (images/controller/topology.py)."""
 
+WEIGHTS_FILE = "pool.weights"
+"""Pools and the weights that the stack file gives their nodes, one a line. The configuration agent sets them
+(images/controller/weights.py): in what workers are told of themselves, each change would need new pods."""
+
 TREE = "topology/tree"
 
 _CONFIGLESS = "enable_configless"
@@ -69,6 +73,8 @@ def render(config: ClusterConfig) -> dict[str, str]:
         files[LABELS_FILE] = "".join(f"{label}\n" for label in config.topology.labels)
     if pools := elastic_pools(config):
         files[POOLS_FILE] = "".join(f"{name}\n" for name in pools)
+    if weights := {name: pool.weight for name, pool in config.worker_nodes.items() if pool.weight is not None}:
+        files[WEIGHTS_FILE] = "".join(f"{name} {weight}\n" for name, weight in weights.items())
     return files | identity_files(config)
 
 

@@ -9,7 +9,6 @@ from typing import Final
 from config.base import span_seconds
 from config.cluster import ClusterConfig
 from config.rules.nodes import HIDDEN
-from config.sections.machines import dotted
 from config.sections.workers import MAX_POOL_SIZE, WorkerPool
 from slurm.sizing import node_conf
 
@@ -17,7 +16,7 @@ POOLS_FILE: Final = "elastic.pools"
 """Names of elastic pools, one a line, for await-nodes (images/elastic/native)."""
 
 WEIGHT: Final = 1000
-"""Of elastic nodes; others have 1. Slurm takes nodes of a small weight first."""
+"""Of elastic nodes without another one; others have 1. Slurm takes nodes of a small weight first."""
 
 
 def elastic_pools(config: ClusterConfig) -> dict[str, dict[str, str | int]]:
@@ -48,14 +47,12 @@ def devices_of_nodes_that_are_off(config: ClusterConfig) -> list[str]:
     lines = []
     for name, pool in config.worker_nodes.items():
         if pool.is_elastic:
-            gpus, first = pool.resources.gpus, 0
-            kinds = {dotted(profile): count for profile, count in sorted(gpus.mig.items())}
-            for kind, count in (kinds or {"".join(pool.gpu_types): gpus.count}).items():
-                if count:
-                    typed = f" Type={kind}" if kind else ""
-                    files = f"File=/dev/gpu[{first}-{first + count - 1}]"
-                    lines.append(f"NodeName={name}-[0-{MAX_POOL_SIZE - 1}] Name=gpu{typed} {files}")
-                    first += count
+            first = 0
+            for kind, count in pool.gpu_kinds.items():
+                typed = f" Type={kind}" if kind else ""
+                files = f"File=/dev/gpu[{first}-{first + count - 1}]"
+                lines.append(f"NodeName={name}-[0-{MAX_POOL_SIZE - 1}] Name=gpu{typed} {files}")
+                first += count
     return lines
 
 

@@ -111,8 +111,13 @@ def _association(association: Association) -> dict[str, Any]:
 
 
 def _set(values: dict[str, Any]) -> dict[str, Any]:
-    """Without what says that there is no limit."""
-    return {key: value for key, value in values.items() if value not in (None, {}, [])}
+    """Without what says that there is no limit. Types of GPUs are as slurmdbd has them: in small letters."""
+    lowered = {
+        key: {name.lower() if name.startswith("gres/") else name: count for name, count in value.items()}
+        for key, value in values.items()
+        if isinstance(value, dict)
+    }
+    return {key: value for key, value in {**values, **lowered}.items() if value not in (None, {}, [])}
 
 
 def _qos(name: str, qos: Qos) -> dict[str, Any]:

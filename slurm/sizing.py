@@ -98,18 +98,11 @@ _RESOURCES = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
 def gres(pool: WorkerPool) -> list[dict[str, Any]]:
     """What a node has, each with name, type if it has one, and count: `[{"name": "gpu", "type": "h100", "count": 8}]`.
 
-    slurmd finds whole devices of NVIDIA itself (images/worker/gres.py) and takes a type for them if it is part of the
-    name that the driver gives, `nvidia_h100_80gb_hbm3`. A type that is not would drain the node; slurmd's start leaves
-    such a one out (images/worker/gres.py).
+    Which device is of which type, the worker finds out (images/worker/gres.py).
     """
-    gpus = pool.resources.gpus
-    if gpus.mig:
-        return [{"name": "gpu", "type": dotted(kind), "count": count} for kind, count in sorted(gpus.mig.items())]
-    if not gpus.count:
-        return []
-    typed = {"type": pool.gpu_types[0]} if pool.gpu_types else {}
-    shares = [{"name": "shard", "count": gpus.shard}] if gpus.shard else []
-    return [{"name": "gpu", **typed, "count": gpus.count}, *shares]
+    shard, kinds = pool.resources.gpus.shard, pool.gpu_kinds.items()
+    gpus = [{"name": "gpu", **({"type": kind} if kind else {}), "count": count} for kind, count in kinds]
+    return [*gpus, *([{"name": "shard", "count": shard}] if shard else [])]
 
 
 def extended_resources(gpus: Gpus) -> dict[str, str]:

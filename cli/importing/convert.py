@@ -103,8 +103,8 @@ def _read_partitions(lines: Iterable[list[Parameter]], nodes: Mapping[str, Node]
             continue
         options = defaults | options
         if members := _members(options.pop("nodes", None), groups, nodes, draft):
-            valid = re.sub("[^A-Za-z0-9_-]", "-", name)[:60]
-            valid = f"p-{valid}" if not valid[:1].isalpha() or valid.upper() == "ALL" else valid
+            valid = re.sub("[^A-Za-z0-9_.-]", "-", name)[:60]
+            valid = f"p-{valid}" if valid[:1] in ".-" or valid.upper() == "ALL" else valid
             if valid != name:
                 draft.leave(pairs[0], f"is no name of a partition here: it became {valid}")
             found[valid] = members
@@ -153,7 +153,8 @@ def _put_option(place: tuple[str, str], parameter: Parameter, draft: Draft) -> N
         draft.put((*place, field), plain(parameter.value) if field == "priority_tier" else parameter.value, parameter)
 
 
-def _read_settings(lines: Iterable[list[Parameter]], draft: Draft) -> None:
+def _last_settings(lines: Iterable[list[Parameter]], draft: Draft) -> dict[str, Parameter]:
+    """Those that Slurm goes by, by keys in small letters."""
     last: dict[str, Parameter] = {}
     for pairs in lines:
         if pairs[0].key.lower() in {"nodename", "nodeset", "partitionname"}:
@@ -166,6 +167,13 @@ def _read_settings(lines: Iterable[list[Parameter]], draft: Draft) -> None:
             if folded in last:
                 draft.leave(last[folded], _LEFT.get(folded, f"stands again in line {parameter.line}, which holds"))
             last[folded] = parameter
+    if "propagateresourcelimitsexcept" in last and (idle := last.pop("propagateresourcelimits", None)):
+        draft.leave(idle, "has no effect beside PropagateResourceLimitsExcept")
+    return last
+
+
+def _read_settings(lines: Iterable[list[Parameter]], draft: Draft) -> None:
+    last = _last_settings(lines, draft)
     try:
         ours = effective_settings(load_config({"worker_nodes": draft.sections["worker_nodes"]}))
     except ConfigError:  # what is wrong with the pools is told in the end

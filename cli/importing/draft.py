@@ -62,11 +62,15 @@ class Draft:
                     self._remove(path)
 
     def _about(self, problem: Problem) -> Path:
-        """The value at a problem's place, else the last one in it, else the nearest one around it, else nothing."""
-        where = f"{problem.where}."
-        inside = [path for path in self.taken if f"{'.'.join(path)}.".startswith(where)]
-        around = [path for path in self.taken if where.startswith(f"{'.'.join(path)}.")]
-        return inside[-1] if inside else max(around, key=len, default=())
+        """The value at a problem's place, else the last one in it, else the nearest one around it, else nothing.
+
+        Partitions may be `std` and `std.q`: the longest name is meant.
+        """
+        where, places = f"{problem.where}.", {path: f"{'.'.join(path)}." for path in self.taken}
+        around = [path for path, place in places.items() if where.startswith(place)]
+        nearest: Path = max(around, key=lambda path: len(places[path]), default=())
+        inside = [path for path, place in places.items() if path[: len(nearest)] == nearest and place.startswith(where)]
+        return inside[-1] if inside else nearest
 
     def _remove(self, path: Path) -> None:
         place = self.sections

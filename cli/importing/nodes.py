@@ -99,15 +99,28 @@ def _node(name: str, options: dict[str, Parameter], devices: list[dict[str, Para
         key = ":".join(words if found else [*words, last])
         counts[key] = counts.get(key, 0) + (int(found[1]) * _UNITS[found[2]] if found else 1)
     own = [line for line in devices if "nodename" not in line or name in _names(line["nodename"].value)]
-    types = {line["type"].value for line in own if "type" in line and line.get("name", line["type"]).value == "gpu"}
-    if "gpu" in counts and len(types) == 1:  # slurm.conf has their number alone
-        counts[f"gpu:{types.pop()}"] = counts.pop("gpu")
+    types = _types(own, counts.get("gpu", 0))
+    if types and sum(types.values()) == counts.get("gpu"):  # slurm.conf has their number alone
+        del counts["gpu"]
+        counts |= {f"gpu:{kind}": count for kind, count in types.items()}
     amd = any(
         "rsmi" in parameter.value or parameter.value.startswith("/dev/dri")
         for line in own
         for parameter in line.values()
     )
     return Node(options, cpus, tuple((key, count) for key, count in counts.items() if count), amd)
+
+
+def _types(devices: list[dict[str, Parameter]], gpus: int) -> dict[str, int]:
+    """Types of a node's GPUs in gres.conf, and how many of each; of one type they are all. Raises ValueError."""
+    found: dict[str, int] = {}
+    for line in devices:
+        if "type" in line and line.get("name", line["type"]).value == "gpu":
+            count = (
+                len(hosts(line["file"].value)) if "file" in line else int(line["count"].value if "count" in line else 0)
+            )
+            found[line["type"].value] = found.get(line["type"].value, 0) + count
+    return dict.fromkeys(found, gpus) if len(found) == 1 else found
 
 
 def put_pools(nodes: Mapping[str, Node], partitions: Mapping[str, set[str]], draft: Draft) -> dict[str, list[str]]:
@@ -169,9 +182,11 @@ def _put_gres(place: tuple[str, ...], node: Node, draft: Draft) -> None:
     if gpus and node.amd:
         draft.put((*place, "vendor"), "amd", node.options["gres"])
     if len(gpus) > 1:
-        draft.leave(node.options["gres"], "a pool has GPUs of one type here: it got their number without one")
+        kinds = [{"type": kind, "count": count} for kind, count in gpus.items()]
+        draft.put((*place, "kinds"), kinds, node.options["gres"])
+        draft.put((*place[:2], "confinement"), "required", node.options["gres"])
     elif any(gpus):
-        draft.put((*place, "type"), next(iter(gpus)).lower(), node.options["gres"])
+        draft.put((*place, "type"), next(iter(gpus)), node.options["gres"])
     for key, count in node.gres:
         if key == "shard" and gpus:
             draft.put((*place, "shard"), count, node.options["gres"])

@@ -45,7 +45,7 @@ def limits(sections: Sections, worker_nodes: Pools, slurm: Slurm | None) -> Foun
     unknown = "worker_nodes" not in sections.valid
     there = {name: some or unknown for name, some in _generic(worker_nodes).items()}
     pools = [pool for pool in worker_nodes.values() if pool.resources.gpus.count]
-    types = {kind for pool in pools for kind in pool.gpu_types}
+    types = {kind.lower() for pool in pools for kind in pool.gpu_types}  # limits know no capitals
     all_known = not unknown and all(pool.gpu_types for pool in pools)
     other_licenses = slurm is None or "licenses" in folded(slurm.settings)
     for where, resource in named_resources(sections.get):
@@ -53,7 +53,7 @@ def limits(sections: Sections, worker_nodes: Pools, slurm: Slurm | None) -> Foun
         if kind == "license" and not other_licenses and name not in sections.names("licenses"):
             yield where, f"names {resource!r}, and slurmstack:licenses has no {name!r}; add it there, or remove this"
         generic, _, type_ = name.partition(":")
-        if generic == "gpu" and type_ and all_known and types and type_ not in types:
+        if generic == "gpu" and type_ and all_known and types and type_.lower() not in types:
             yield where, f"names {resource!r}: {unknown_name(type_, types, what='a type of GPU of any pool')}"
         elif kind == "gres" and not there.get(generic, False):
             what = _NONE_OF.get(generic, "nodes have no generic resource but gpu and shard")
@@ -80,7 +80,7 @@ def tracked(
     worker_nodes: Pools,
     partitions: Mapping[str, Partition],
 ) -> Found:
-    """Names and weights of what Slurm does not know, on which slurmctld ends, and a list that leaves some out."""
+    """Names and weights of what Slurm does not know, on which slurmctld ends, and lists that leave some out."""
     written = folded(slurm.settings)
     lists = {f"slurm.settings.{key}": written.get(key.lower(), "") for key in ("PriorityWeightTRES", _LIST)}
     for name, partition in partitions.items():
@@ -91,11 +91,14 @@ def tracked(
                 tres_name(name)
             except ValueError as error:
                 yield where, f"{name!r} {error}"
-    listed = folded(slurm.settings).get("accountingstoragetres")
+    generic = {name for name, there in _generic(worker_nodes).items() if there}
+    if "grestypes" in written and (lacks := sorted(generic - {part.lower() for part in _parts(written["grestypes"])})):
+        yield "slurm.settings.GresTypes", f"lacks {', '.join(lacks)}, which nodes have; leave it out, or add it"
+    listed = written.get("accountingstoragetres")
     if listed is None or not accounting.enabled:
         return
     needed = {resource for _, resource in named_resources(sections.get)} | set(weighed_resources(slurm))
-    needed |= {f"gres/{name}" for name, there in _generic(worker_nodes).items() if there}
+    needed |= {f"gres/{name}" for name in generic}
     there = {part.lower() for part in _parts(listed)}
     missing = sorted(name for name in needed if "/" in name and name.lower() not in there)
     if missing:

@@ -52,12 +52,14 @@ def partitions(sections: Sections, partitions: Partitions) -> Found:
         yield "partitions", f"{' and '.join(default)} are all marked default; only one partition can be"
 
 
-def preemption(preemption: Preemption, qos: Mapping[str, Qos], partitions: Partitions) -> Found:
+def preemption(preemption: Preemption, qos: Mapping[str, Qos], partitions: Partitions, slurm: Slurm | None) -> Found:
     """Modes that would do something else than they say."""
     if preemption.type == "qos":
-        modes = {f"qos.{name}.preempt_mode": one.preempt_mode for name, one in qos.items()}
-        for where, mode in {"preemption.mode": preemption.mode, **modes}.items():
-            if mode == "suspend":
+        own = folded(slurm.settings).get("preemptmode") if slurm is not None else None
+        modes: dict[str, str | None] = {f"qos.{name}.preempt_mode": one.preempt_mode for name, one in qos.items()}
+        modes = {"preemption.mode": preemption.mode, "slurm.settings.PreemptMode": str(own).lower(), **modes}
+        for where, mode in modes.items():
+            if mode is not None and "suspend" in mode:
                 message = (
                     "suspend is not for preemption.type qos: victim and preemptor take turns on the nodes then "
                     "(slurm.conf(5), PreemptMode=SUSPEND); take requeue or cancel, or preemption.type partition"

@@ -110,12 +110,12 @@ MAX_GPUS = 64
 GpuType = Annotated[
     str,
     Matching(
-        r"^[a-z][a-z0-9_.-]*$",
-        "is not a type of GPU: small letters, digits, '_', '.' and '-', beginning with a letter",
+        r"^(?![1-7]g\.)[A-Za-z0-9][A-Za-z0-9_.-]*$",
+        "is not a type of GPU: letters, digits, '_', '.' and '-', beginning with a letter or digit; parts are `mig`",
     ),
     Field(max_length=64),
 ]
-"""A name for `--gpus=TYPE:N`, for example `h100`."""
+"""A name for `--gpus=TYPE:N`, for example `h100`. To Slurm `H100` is another one (24.11.5, tried)."""
 
 MigProfile = Annotated[
     str,
@@ -137,19 +137,33 @@ def _count_from_preset(schema: dict[str, Any]) -> None:
     schema.pop("required", None)
 
 
+class GpuKind(Section):
+    """GPUs of one type in a node that has several."""
+
+    type: GpuType
+    """Their type in Slurm. Of NVIDIA's a part of what the driver calls them, whatever its capitals, blanks and signs:
+    `gtx970` of "NVIDIA GeForce GTX 970"."""
+    count: int = Field(ge=1, le=MAX_GPUS, strict=True)
+    """How many one node has."""
+
+
 class Gpus(Section):
-    """GPUs of one node. A number alone is their `count`."""
+    """GPUs of one node. A number alone is their `count`, a list their `kinds`."""
 
     model_config = ConfigDict(json_schema_extra=_count_from_preset)
 
     count: int = Field(ge=0, le=MAX_GPUS, strict=True)
     """GPUs of one node, divided or not (`Gres=gpu:N`, Kubernetes resource `nvidia.com/gpu` or `amd.com/gpu`). Default
-    where the cloud makes the machines: those of the preset."""
+    where the cloud makes the machines: those of the preset; of `kinds`: their sum."""
     vendor: Literal["nvidia", "amd"] = "nvidia"
     """Whose they are. Those of AMD have no health checks."""
     type: GpuType | None = None
     """Their type in Slurm, for `--gpus=h100:1`; nobody compares it with what the driver calls them. Default: what the
     platform's name tells, where the cloud makes the machines, else none."""
+    kinds: tuple[GpuKind, ...] = ()
+    """GPUs of several types in one node: `[{type: gtx970, count: 1}, {type: gtx1060, count: 1}]`. Kubernetes is asked
+    for their sum, so that a pod has to get all GPUs of its machine. AMD's are taken in this order. Takes
+    `confinement: required`."""
     mig: dict[MigProfile, Annotated[int, Field(ge=1, le=7 * MAX_GPUS, strict=True)]] = Field(default_factory=dict)
     """Profile -> instances of one node, where NVIDIA's GPUs are divided (MIG): `{1g.10gb: 56}`. All of them have to be,
     before the worker starts, and the device plugin to offer each profile by its name (its strategy `mixed`)."""
@@ -162,7 +176,7 @@ class Gpus(Section):
     default."""
 
     def _problem(self) -> str | None:
-        wanted = [key for key in ("type", "mig", "shard", "job_files") if getattr(self, key)]
+        wanted = [key for key in ("type", "kinds", "mig", "shard", "job_files") if getattr(self, key)]
         if not self.count and wanted:
             return f"has {' and '.join(wanted)}, and a count of 0; say how many GPUs a node has"
         if self.vendor != "nvidia" and (self.mig or self.job_files):
@@ -171,19 +185,35 @@ class Gpus(Section):
             return (
                 "has mig beside shard or type; its profiles are the types (--gpus=1g.10gb:1). Keep mig, or the others"
             )
+        if self.kinds:
+            return self._problem_of_kinds()
         if self.shard is not None and self.shard % self.count:
             return (
                 f"has shard: {self.shard}, which {self.count} GPUs cannot share evenly; take a multiple of {self.count}"
             )
         return None
 
+    def _problem_of_kinds(self) -> str | None:
+        if self.type is not None or self.mig or self.shard is not None:
+            return "has kinds beside type, mig or shard; keep kinds, or the others"
+        if self.count != (total := sum(kind.count for kind in self.kinds)):
+            return f"has count: {self.count}, and kinds of {total} together; leave count out"
+        if len({kind.type.lower() for kind in self.kinds}) < len(self.kinds):
+            return "has a type twice among its kinds, capitals aside, as limits see it; write it once, with their sum"
+        return None
+
 
 def _counted(given: object) -> object:
-    """A number alone is how many there are."""
+    """A number alone is how many there are, a list of which types; types say how many, too."""
+    if isinstance(given, list | tuple):
+        given = {"kinds": given}
+    if isinstance(given, Mapping) and "count" not in given and isinstance(kinds := given.get("kinds"), list | tuple):
+        counts = [kind.get("count") for kind in kinds if isinstance(kind, Mapping)]
+        return {**given, "count": sum(count for count in counts if isinstance(count, int))}
     if given is None or isinstance(given, Mapping | Gpus):
         return given
     if isinstance(given, bool) or not isinstance(given, int):
-        raise ValueError("is neither a number of GPUs nor a map with their count")  # noqa: TRY004 - pydantic's own type
+        raise ValueError("is neither a number of GPUs, nor a map, nor a list of types")  # noqa: TRY004 - pydantic's own
     if not 0 <= given <= MAX_GPUS:
         raise ValueError(f"is no number of GPUs of one node: 0 to {MAX_GPUS}")
     return {"count": given}
@@ -192,9 +222,10 @@ def _counted(given: object) -> object:
 def _number_or_map(schema: dict[str, Any]) -> None:
     described = schema.pop("$ref", None)
     if described is not None:
-        schema["anyOf"] = [{"type": "integer", "minimum": 0, "maximum": MAX_GPUS}, {"$ref": described}]
+        kinds = {"type": "array", "items": {"$ref": described.replace("Gpus", "GpuKind")}}
+        schema["anyOf"] = [{"type": "integer", "minimum": 0, "maximum": MAX_GPUS}, kinds, {"$ref": described}]
     schema["default"] = 0
 
 
 GpusOfNode = Annotated[Gpus, BeforeValidator(_counted), Field(json_schema_extra=_number_or_map)]
-"""A number of GPUs, or a map that says more of them."""
+"""A number of GPUs, a list of their types, or a map that says more of them."""

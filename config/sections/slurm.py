@@ -166,18 +166,19 @@ class Slurm(Section):
         return self.version == "24.11"
 
 
-_PARTITION = r"^[A-Za-z][A-Za-z0-9_-]{0,62}$"
+_PARTITION = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}$"
 
 
 def _partition_name(name: str) -> str:
     if not re.fullmatch(_PARTITION, name) or name.upper() in {"ALL", "DEFAULT"}:
         raise ValueError(
-            "is not a partition name: letters, digits, '_' and '-', beginning with a letter; not ALL or DEFAULT"
+            "is not a partition name: up to 63 letters, digits, '_', '.', '-', no '.' or '-' first; not ALL, DEFAULT"
         )
     return name
 
 
 PartitionName = Annotated[str, AfterValidator(_partition_name), Field(json_schema_extra={"pattern": _PARTITION})]
+"""To Slurm `gpu` and `GPU` are two partitions (24.11.5 and 26.05.5, tried)."""
 
 
 class Partition(Section):

@@ -73,7 +73,8 @@ class Resources(Section):
     """Memory of one worker pod. Required with the kind `existing`. Slurm gets what is left after slurmd's own need
     (`RealMemory=`)."""
     gpus: GpusOfNode = Gpus(count=0)
-    """GPUs of one node: how many, or a map that also says whose they are and how they are divided."""
+    """GPUs of one node: how many, a list of their types, or a map that also says whose they are and how they are
+    divided."""
     cpu_request: Cpu | None = None
     """CPU that the pod asks Kubernetes for, for example `500m`; at most twice `cpus`. Default: `cpus`; on the local
     cluster, whose nodes share one machine, a twentieth of it."""
@@ -158,6 +159,9 @@ class WorkerPool(Machines):
     resources: Resources
     """What one node has. Required with the kind `existing`. Default where the cloud makes the machines: what `preset`
     leaves beside the system's need."""
+    weight: int | None = Field(default=None, ge=0, le=2**32 - 3, strict=True)
+    """`Weight` in Slurm: of the free nodes that fit, jobs get those of the smallest one first. A change is made in
+    place. Default: 1, of elastic pools 1000."""
     features: tuple[Feature, ...] = ()
     """Slurm features of the nodes, for `sbatch --constraint`. The pool's name is always one of them."""
     drain_timeout: int = Field(default=7 * 24 * 3600, ge=30, le=365 * 24 * 3600, strict=True)
@@ -192,10 +196,13 @@ class WorkerPool(Machines):
 
     def _problem(self) -> str | None:
         found = self._without_the_jail() if self.security == "baseline" else None
-        if found is None and self.resources.gpus.mig and self.confinement != "required":
-            # Slurm names a job's GPUs by number. Only a job that can open no other part finds its own under the first.
+        gpus = self.resources.gpus
+        mixed = "mig" if gpus.mig else "kinds" if len(gpus.kinds) > 1 else ""
+        if found is None and mixed and self.confinement != "required":
+            # Slurm names a job's GPUs by number, those of the first type first. Only a job that can open no other GPU
+            # or part finds its own, as the first that it can open.
             return (
-                f"has resources.gpus.mig and confinement: {self.confinement}; jobs find their part of a GPU only where "
+                f"has resources.gpus.{mixed} and confinement: {self.confinement}; jobs find their own GPUs only where "
                 "they cannot open the others. Set confinement: required"
             )
         return found or self._problem_of_size()
@@ -241,12 +248,18 @@ class WorkerPool(Machines):
     @property
     def gpu_types(self) -> tuple[str, ...]:
         """What Slurm calls its GPUs (`--gpus=TYPE:N`), in order; none where they have no type, or there are none."""
+        return tuple(filter(None, self.gpu_kinds))
+
+    @property
+    def gpu_kinds(self) -> dict[str, int]:
+        """How many GPUs, or parts of them, a node has of each type, in Slurm's order; a type may be empty."""
         gpus = self.resources.gpus
         if gpus.mig:
-            return tuple(dotted(profile) for profile in sorted(gpus.mig))
+            return {dotted(profile): count for profile, count in sorted(gpus.mig.items())}
+        if gpus.kinds:
+            return {kind.type: kind.count for kind in gpus.kinds}
         named = re.match(r"gpu-([a-z0-9]+)", self.platform or "")
-        kind = gpus.type or (named[1] if named else None)
-        return (kind,) if kind and gpus.count else ()
+        return {gpus.type or (named[1] if named else ""): gpus.count} if gpus.count else {}
 
     @property
     def confines(self) -> bool:

@@ -46,6 +46,7 @@ from images.controller.configuration import (
 )
 from images.controller.slurmctld import Slurmctld
 from images.controller.topology import TopologyKeeper, follow_places
+from images.controller.weights import WeightKeeper
 
 PORT: Final = 8817
 
@@ -264,6 +265,7 @@ def _serve(log: Log) -> NoReturn:
     )  # fmt: skip
     agent.first_topology = topology.initial
     leaving = LeavingKeeper(slurmctld=slurmctld, published=agent.published, drop=agent.drop, log=log)
+    weights = WeightKeeper(slurmctld=slurmctld, published=agent.published, log=log)
     changes = Changes()
     _start_source(kube, changes, log)
     if kube is not None:
@@ -280,6 +282,7 @@ def _serve(log: Log) -> NoReturn:
             agent.tick()
             topology.round()
             leaving.round()
+            weights.round()
 
 
 def main() -> None:

@@ -87,6 +87,15 @@ class Slurmctld:
         """Leave a drain for `elastic` to lift, of nodes that are in the switch tree now."""
         return self._change("update", f"nodename={nodes}", f"reason={PLACED}")
 
+    def weights(self) -> dict[str, str]:
+        """Weight of each node; none where it does not answer."""
+        shown = self._ask("sinfo", "--all", "--Node", "--noheader", "--format=%N %w") or ""
+        return dict(line.split() for line in shown.splitlines())
+
+    def weigh(self, nodes: str, weight: str) -> Result:
+        """Give nodes another weight, also those that are off."""
+        return self._change("update", f"nodename={nodes}", f"weight={weight}")
+
     def delete_node(self, name: str) -> Result:
         """Remove the record of a dynamic node. Slurm refuses while a job or a reservation has it."""
         return self._change("delete", f"nodename={name}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree as ET
@@ -46,6 +46,8 @@ class Device:
     """Its type in Slurm."""
     shown: str = ""
     """What exporters of NVIDIA's metrics call it."""
+    model: str = ""
+    """What the driver calls it; empty: nobody knows."""
 
 
 def write_gres_conf(
@@ -69,14 +71,46 @@ def find_devices(
     """The GPUs that the pod has, in the order in which Slurm numbers them."""
     if conf.is_divided:
         devices = _divided(conf, runner, log, root)
-    elif vendor == "amd":
-        devices = _amd(root, _kind(conf))
     else:
-        kind = _kind(conf)
-        devices = [Device(files=(file,), cpus=cpus, kind=kind, shown=name) for _, file, cpus, name in _nvidia(root)]
+        devices = _typed(conf, _amd(root) if vendor == "amd" else [device for _, device in _nvidia(root)], log)
     if not devices:
         log("no GPUs were found, and Slurm will drain this node for it")
     return devices
+
+
+def _typed(conf: NodeConf, devices: Sequence[Device], log: Callable[[str], None]) -> list[Device]:
+    """Whole GPUs with their types.
+
+    Of several types each GPU has the longest that is a part of its name, so that a `k20m1` is no `k20m`. Those without
+    a name have what is left, in the order of the stack file. One of another name is left out: Slurm drains the node
+    then, which has fewer than it is to have.
+    """
+    if len(conf.gpus) < 2:
+        return [replace(device, kind="".join(one.type for one in conf.gpus)) for device in devices]
+    left = {one.type: one.count for one in conf.gpus}
+    found = []
+    for device in sorted(devices, key=lambda device: not device.model):
+        kinds = [kind for kind, count in left.items() if count]
+        if device.model:
+            kinds = sorted((kind for kind in kinds if _plain(kind) in _plain(device.model)), key=len, reverse=True)
+        if kinds:
+            left[kinds[0]] -= 1
+            found.append(replace(device, kind=kinds[0]))
+        else:
+            types = ", ".join(one.type for one in conf.gpus)
+            log(f"{device.files[0]} is called {device.model!r}, which is none of {types}, or is one too many")
+    return _as_offered(conf, found)
+
+
+def _plain(name: str) -> str:
+    """A name without what people write in different ways."""
+    return re.sub("[^a-z0-9]", "", name.lower())
+
+
+def _as_offered(conf: NodeConf, devices: Sequence[Device]) -> list[Device]:
+    """Slurm takes the types in the order in which the node offers them, and those of a type in that of the lines."""
+    types = {kind: number for number, kind in enumerate(one.type for one in conf.gpus)}
+    return sorted(devices, key=lambda device: types.get(device.kind, len(types)))
 
 
 def own_lines(conf: NodeConf, vendor: str, topology: Topology | None, devices: Sequence[Device]) -> list[str]:
@@ -109,8 +143,8 @@ def _cores(cpus: frozenset[int], placed: Topology | None) -> str:
     return f"{first}-{first + placed.cores - 1}" if placed.cores > 1 else str(first)
 
 
-def _nvidia(root: Path) -> list[tuple[int, str, frozenset[int], str]]:
-    """Minor number, file, near CPUs, and name for exporters, of the GPUs that the pod has; in Slurm's order.
+def _nvidia(root: Path) -> list[tuple[int, Device]]:
+    """The GPUs that the pod has, by their minor numbers, in this order.
 
     Exporters count GPUs by their places on the bus. The driver mostly gives the files their numbers so, too; where not
     (a DGX A100), and the pod has all of the machine's GPUs, as it seems, the place counts.
@@ -119,11 +153,14 @@ def _nvidia(root: Path) -> list[tuple[int, str, frozenset[int], str]]:
     for bus, fields in _information(root / GPUS.relative_to("/")):
         minor = fields.get("Device Minor", "")
         if minor.isdigit() and (root / f"dev/nvidia{minor}").exists():
-            found.append((int(minor), f"/dev/nvidia{minor}", _near(root / "sys/bus/pci/drivers/nvidia" / bus)))
-    by_place = {minor for minor, *_ in found} == set(range(len(found)))
-    return sorted(
-        (minor, file, near, str(place if by_place else minor)) for place, (minor, file, near) in enumerate(found)
-    )
+            near = _near(root / "sys/bus/pci/drivers/nvidia" / bus)
+            device = Device(files=(f"/dev/nvidia{minor}",), cpus=near, model=fields.get("Model", ""))
+            found.append((int(minor), device))
+    by_place = {minor for minor, _ in found} == set(range(len(found)))
+    shown = [
+        (minor, replace(device, shown=str(place if by_place else minor))) for place, (minor, device) in enumerate(found)
+    ]
+    return sorted(shown, key=lambda one: one[0])
 
 
 def _information(gpus: Path) -> Iterator[tuple[str, dict[str, str]]]:
@@ -146,22 +183,20 @@ def _divided(conf: NodeConf, runner: Runner, log: Callable[[str], None], root: P
         if not answer.ok:
             log(f"the parts of the GPUs cannot be found: {answer.message}")
             return []
-    near = {minor: (name, cpus) for minor, _, cpus, name in _nvidia(root)}
+    whole = dict(_nvidia(root))
     devices = []
     try:
         lines = (root / _MINORS).read_text(encoding="ascii").splitlines()
         minors = {words[0]: int(words[1]) for line in lines if len(words := line.split()) == 2}
         for minor, profile, place in _parts(listed.stdout, described.stdout):
-            name, cpus = near.get(minor, (str(minor), frozenset[int]()))
-            files, shown = _files(minor, place, minors), f"{name}.{place[0]}"
-            devices.append(Device(files=files, cpus=cpus, kind=profile.replace("+", "."), shown=shown))
+            gpu = whole.get(minor, Device(files=(), cpus=frozenset(), shown=str(minor)))
+            files, shown = _files(minor, place, minors), f"{gpu.shown}.{place[0]}"
+            devices.append(Device(files=files, cpus=gpu.cpus, kind=profile.replace("+", "."), shown=shown))
     except (OSError, ValueError, ET.ParseError) as error:
         log(f"the parts of the GPUs cannot be found: {error}")
         return []
-    # Slurm takes the types in the order in which the node offers them, and those of a type in that of the lines.
-    types = {kind: number for number, kind in enumerate(one.type for one in conf.gpus)}
     there = [device for device in devices if all((root / file.lstrip("/")).exists() for file in device.files)]
-    return sorted(there, key=lambda device: types.get(device.kind, len(types)))
+    return _as_offered(conf, there)
 
 
 def _parts(listed: str, described: str) -> Iterator[tuple[int, str, tuple[str, str]]]:
@@ -201,7 +236,7 @@ def _files(minor: int, place: tuple[str, str], minors: dict[str, int]) -> tuple[
     return (f"/dev/nvidia{minor}", *(f"/dev/nvidia-caps/nvidia-cap{minors[name]}" for name in names))
 
 
-def _amd(root: Path, kind: str) -> list[Device]:
+def _amd(root: Path) -> list[Device]:
     """The GPUs of AMD that the pod has. Each has two files, either of which leads to it."""
     devices = []
     for path in sorted((root / "sys/class/drm").glob("renderD*"), key=lambda path: int(path.name[len("renderD") :])):
@@ -211,7 +246,7 @@ def _amd(root: Path, kind: str) -> list[Device]:
         names = [*sorted(card.name for card in (path / "device/drm").glob("card[0-9]*")), path.name]
         files = tuple(f"/dev/dri/{name}" for name in names if (root / "dev/dri" / name).exists())
         if f"/dev/dri/{path.name}" in files:
-            devices.append(Device(files=files, cpus=_near(path / "device"), kind=kind))
+            devices.append(Device(files=files, cpus=_near(path / "device")))
     return devices
 
 
@@ -221,8 +256,3 @@ def _near(device: Path) -> frozenset[int]:
         return frozenset(numbers((device / "local_cpulist").read_text(encoding="ascii")))
     except (OSError, ValueError):
         return frozenset()
-
-
-def _kind(conf: NodeConf) -> str:
-    """The type of whole GPUs; empty: they have none."""
-    return next((one.type for one in conf.gpus), "")

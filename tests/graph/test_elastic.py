@@ -97,6 +97,15 @@ def test_slurm_keeps_what_is_kept_and_another_number_makes_no_pod_anew() -> None
     assert not [line for line in slurm_conf(recorded({"max": 2})) if line.startswith("SuspendExcNodes")]
 
 
+def test_a_weight_is_read_in_place_and_makes_no_pod_or_record_anew() -> None:
+    for size in (2, ELASTIC):
+        before, after = recorded(size), recorded(size, weight=20)
+        changes = compare(of_recording(before), of_recording(after))
+        # The Job waits until the configuration is in force.
+        assert {(change.kind, change.action) for change in changes} == {("ConfigMap", "update"), ("Job", "replace")}
+        assert inputs(after, "slurm-configuration-files")["data"]["pool.weights"] == "gpu 20\n"
+
+
 def test_a_preemptible_pool_s_pods_may_be_evicted_and_know_what_that_means() -> None:
     usual, spot = (objects(recorded(ELASTIC, preemptible=one), "PodTemplate")["gpu"] for one in (False, True))
     spot["template"]["spec"]["containers"][0]["env"].remove({"name": "PREEMPTIBLE", "value": "yes"})

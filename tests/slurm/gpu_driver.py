@@ -45,6 +45,13 @@ def bring_narrow_driver(pod: Pod) -> None:
         _run(pod, f"echo {minor} > /sys/bus/pci/drivers/nvidia/0000:0{minor}:00.0/local_cpulist")
 
 
+def bring_mixed_driver(pod: Pod) -> None:
+    """The same, with GPUs of two kinds."""
+    bring_driver(pod)
+    for minor, model in enumerate(("GTX 1060 6GB", "GTX 970")):
+        _run(pod, f"sed -i 's/H100 .*/GeForce {model}/' /proc/driver/nvidia/gpus/0000:0{minor}:00.0/information")
+
+
 PARTS = r"""
 mkdir -p /dev/nvidia-caps
 mount -t tmpfs tmpfs /dev/nvidia-caps

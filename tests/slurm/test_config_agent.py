@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from config import load_config
 from images.controller.configuration import config_hash
+from slurm.conf import WEIGHTS_FILE, render, slurm_conf
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.configuring import change, edited, status
-from tests.slurm.minimal import minimal_config
+from tests.slurm.configuring import activate, change, edited, status
+from tests.slurm.minimal import STACK, minimal_config
 from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
@@ -102,6 +104,39 @@ def test_a_first_start_with_a_bad_configuration_waits_for_a_better_one(
 
     wait_until(lambda: "is UP" in sandbox.run("scontrol ping").stdout, sandbox.logs)
     wait_until(lambda: status(sandbox)["active"] == config_hash(good), sandbox.logs)
+
+
+def weighing(version: str, **weights: int) -> dict[str, str]:
+    """Two pools below one partition, with these weights."""
+    pool = STACK["worker_nodes"]["default"]
+    pools = {name: {**pool, "weight": weights.get(name)} for name in ("default", "early")}
+    partitions = {"std.q": {"pools": [*pools]}, "STD.Q": {"pools": ["default"]}}
+    stack = load_config({**STACK, "worker_nodes": pools, "partitions": partitions})
+    base = minimal_config(version)["slurm.conf"].splitlines()
+    lines = [
+        line for line in slurm_conf(stack).splitlines() if line.startswith(("NodeSet", "Part")) and line not in base
+    ]
+    files = {name: text for name, text in render(stack).items() if name == WEIGHTS_FILE}
+    return minimal_config(version, "\n".join(lines), **files)
+
+
+def test_of_the_nodes_of_a_partition_a_job_gets_that_of_the_smallest_weight_which_changes_in_place(
+    own_cluster: ClusterFactory, slurm_version: str
+) -> None:
+    sandbox = own_cluster(slurm_version, config=weighing(slurm_version, default=20), workers=1)
+    sandbox.start_worker_on("early-0", env={"NODE_CONF": "CPUs=2 RealMemory=1000 Feature=early"})
+    sandbox.wait_for_nodes(2)
+
+    def await_weights(default: int, early: int) -> None:
+        show = "scontrol show nodes --oneliner | grep -oE '^NodeName=[^ ]+| Weight=[0-9]+'"
+        wanted = ["NodeName=default-0", f"Weight={default}", "NodeName=early-0", f"Weight={early}"]
+        wait_until(lambda: sandbox.run(show).stdout.split() == wanted, lambda: sandbox.controller.log("config-agent"))
+
+    await_weights(20, 1)
+    assert sandbox.run("cd / && srun --partition=std.q hostname").stdout == "early-0\n"
+    activate(sandbox, weighing(slurm_version, early=30))
+    await_weights(1, 30)
+    assert sandbox.run("cd / && srun --partition=std.q hostname").stdout == "default-0\n"
 
 
 @pytest.mark.in_gate("26.05")

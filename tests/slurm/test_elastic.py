@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from config import load_config
-from slurm.conf import render
+from slurm.conf import WEIGHTS_FILE, render
 from slurm.sizing import node_conf
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.configuring import activate
@@ -90,6 +91,21 @@ def test_records_of_older_resources_are_made_anew_but_for_one_that_a_job_names(e
     elastic.set_pool()
     wait_until(lambda: memory() == ["1000"] * 4, lambda: f"{memory()}, {elastic.states()}\n{elastic.said()}")
     await_none(elastic)
+
+
+def shows(elastic: ElasticSandbox, command: str, words: list[str]) -> bool:
+    return elastic.run(command).stdout.split() == words
+
+
+def test_a_weight_of_the_stack_file_stands_in_place_of_the_usual_one(
+    elastic: ElasticSandbox, slurm_version: str
+) -> None:
+    files = {path.name: path.read_text() for path in elastic.config_directory.iterdir()}
+    show = "scontrol show nodes --all --oneliner | grep -o ' Weight=[0-9]*' | sort | uniq -c"
+    for weights, weight in (({WEIGHTS_FILE: "gpu 3\n"}, "3"), ({}, "1000")):
+        activate(elastic, {**files, **weights})
+        wanted = ["4", f"Weight={weight}"]
+        wait_until(partial(shows, elastic, show, wanted), lambda: f"{elastic.run(show).stdout}\n{elastic.said()}")
 
 
 def test_a_cluster_without_elastic_pools_takes_a_configuration_with_one(

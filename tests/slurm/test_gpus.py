@@ -15,7 +15,7 @@ from slurm.conf import render
 from slurm.sizing import node_conf
 from tests import stacks
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.gpu_driver import bring_amd, bring_driver, bring_narrow_driver, bring_parts
+from tests.slurm.gpu_driver import bring_amd, bring_driver, bring_mixed_driver, bring_narrow_driver, bring_parts
 from tests.slurm.login import BIND
 from tests.slurm.minimal import minimal_config
 from tests.slurm.pod import wait_until
@@ -31,7 +31,7 @@ LOAD = 'python3 -c \'import ctypes; ctypes.CDLL("libcuda.so.1"); print("loaded")
 
 @pytest.fixture(scope="module")
 def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
-    """Workers with two GPUs each: with shares; near one core of a socket; parts of a GPU; of AMD. And one without."""
+    """Workers with two GPUs each: shares; two kinds; near one core of a socket; parts; of AMD. And one without."""
     stack = load_config(stacks.existing())
     pool = stack.worker_nodes["gpu"]
     resources = pool.resources.model_copy(update={"cpus": 2, "memory": "1Gi", "gpus": Gpus(count=2, shard=8)})
@@ -44,6 +44,8 @@ def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
     sandbox.start_worker_on("default-0", env={"NODE_CONF": gpu_conf}, before=bring_driver)
     sandbox.start_worker("default-2")
     plain = gpu_conf.partition(" Gres=")[0]
+    mixed = {"NODE_CONF": f"{plain} Gres=gpu:gtx970:1,gpu:GTX_1060:1"}
+    sandbox.start_worker_on("default-1", env=mixed, before=bring_mixed_driver)
     sandbox.start_worker_on("default-3", env={"NODE_CONF": f"{plain} Gres=gpu:h100:2"}, before=bring_narrow_driver)
     sandbox.start_worker_on(
         "default-4", env={"NODE_CONF": f"{plain} Gres=gpu:1g.10gb:2,gpu:3g.40gb:1"}, before=bring_parts
@@ -51,7 +53,7 @@ def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
     sandbox.start_worker_on(
         "default-5", env={"NODE_CONF": f"{plain} Gres=gpu:mi300x:2", "GPU_VENDOR": "amd"}, before=bring_amd
     )
-    sandbox.wait_for_nodes(5)
+    sandbox.wait_for_nodes(6)
     login = sandbox.add_pod("login-0", "login", {sandbox.jail: "/jail"})
     login.start_program("sackd", {"CONTROLLER": "controller-0:6817"})
     wait_until((login.root / "run/slurm/conf/slurm.conf").exists, f"sackd: {login.log('sackd')}")
@@ -126,6 +128,12 @@ def test_exporters_are_shown_which_jobs_share_a_gpu(cluster: SlurmSandbox) -> No
     assert shown(cluster, "default-0") == [f"dcgm/0:{jobs[0]}", f"dcgm/1:{alone}"]
     cluster.run(f"scancel {jobs[0]} {alone}")
     wait_until(lambda: shown(cluster, "default-0") == [], cluster.logs)
+
+
+def test_of_two_kinds_in_a_node_a_job_gets_the_one_that_it_asked_for(cluster: SlurmSandbox) -> None:
+    jobs = [started(cluster, "default-1", f"--gres=gpu:{kind}:1") for kind in ("gtx970", "GTX_1060")]
+    assert shown(cluster, "default-1") == [f"dcgm/0:{jobs[1]}", f"dcgm/1:{jobs[0]}"], "by the numbers of their files"
+    cluster.run(f"scancel {' '.join(jobs)}")
 
 
 def test_gpus_of_amd_are_told_to_jobs_in_amd_s_way(cluster: SlurmSandbox) -> None:

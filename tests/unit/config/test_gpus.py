@@ -59,6 +59,18 @@ def test_parts_of_gpus_are_asked_for_by_their_profiles() -> None:
     )
 
 
+def test_gpus_of_several_types_are_slurm_s_by_type_and_kubernetes_by_their_sum() -> None:
+    gpus = [{"type": "gtx970", "count": 1}, {"type": "A100", "count": 2}]
+    expected = ("gpu:gtx970:1,gpu:A100:2", {"nvidia.com/gpu": "3"})
+    assert offered(gpus, confinement="required") == offered({"kinds": gpus}, confinement="required") == expected
+    assert offered(gpus[:1]) == ("gpu:gtx970:1", {"nvidia.com/gpu": "1"})
+    elastic = load_config(with_gpus(gpus, size={"max": 4}, confinement="required"))
+    assert [line.partition(" ")[2] for line in render(elastic)["gres.conf"].splitlines() if "NodeName" in line] == [
+        "Name=gpu Type=gtx970 File=/dev/gpu[0-0]",
+        "Name=gpu Type=A100 File=/dev/gpu[1-2]",
+    ]
+
+
 def test_shares_are_known_to_slurm_only_where_there_are_some() -> None:
     with_shares, without = load_config(with_gpus({"count": 8, "shard": 32})), load_config(stacks.existing())
     assert "\nGresTypes=gpu,shard\n" in render(with_shares)["slurm.conf"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,45 @@ def test_without_one_socket_all_gpus_are_near_everything(tmp_path: Path) -> None
         "Name=gpu Type=h100 File=/dev/nvidia0 Flags=nvidia_gpu_env",
         "Name=gpu Type=h100 File=/dev/nvidia1 Flags=nvidia_gpu_env",
     ]
+
+
+def mixed(root: Path, *models: str) -> Path:
+    """A machine with these GPUs, all near all CPUs."""
+    nvidia(root, *["0-7"] * len(models))
+    for minor, model in enumerate(models):
+        path = root / f"proc/driver/nvidia/gpus/0000:0{minor}:00.0/information"
+        path.write_text(f"Model: \t\t {model}\nDevice Minor: \t {minor}\n")
+    return root
+
+
+def types_of(root: Path, gres: str, log: Callable[[str], None] = print) -> dict[str, str]:
+    """Type -> numbers of its GPUs, in the order of the lines."""
+    found: dict[str, str] = {}
+    for device in find_devices(node_conf.conf(f"CPUs=8 Gres={gres}"), "nvidia", runner=SMI, log=log, root=root):
+        found[device.kind] = found.get(device.kind, "") + device.files[0][-1]
+    return found
+
+
+def test_each_gpu_has_the_longest_type_that_is_in_its_name_in_the_order_of_the_stack_file(tmp_path: Path) -> None:
+    root = mixed(tmp_path, "NVIDIA GeForce GTX 1060 6GB", "Tesla K20m1", "Tesla K20m", "NVIDIA GeForce GTX 1060 6GB")
+    assert [*types_of(root, "gpu:K20m:1,gpu:gtx_1060:2,gpu:k20m1:1").items()] == [
+        ("K20m", "2"), ("gtx_1060", "03"), ("k20m1", "1"),
+    ]  # fmt: skip
+
+
+def test_a_gpu_of_another_name_or_beyond_their_number_is_left_out_and_told(tmp_path: Path) -> None:
+    root = mixed(tmp_path, "Tesla T4", "NVIDIA A100-SXM4-80GB", "Tesla T4")
+    said: list[str] = []
+    assert types_of(root, "gpu:T4:1,gpu:V100:2", said.append) == {"T4": "0"}
+    assert [line.partition(",")[0] for line in said] == [
+        "/dev/nvidia1 is called 'NVIDIA A100-SXM4-80GB'",
+        "/dev/nvidia2 is called 'Tesla T4'",
+    ]
+
+
+def test_gpus_without_a_name_take_what_is_left_in_the_order_of_the_stack_file(tmp_path: Path) -> None:
+    root = mixed(tmp_path, "", "Tesla T4", "", "")
+    assert types_of(root, "gpu:t4:1,gpu:x:1,gpu:y:2") == {"t4": "1", "x": "0", "y": "23"}
 
 
 def test_parts_of_gpus_have_all_the_files_that_they_need_and_the_sockets_of_their_gpu(tmp_path: Path) -> None:

@@ -94,6 +94,12 @@ def test_the_program_reads_what_is_made_here(prune: bool) -> None:
     assert read.wanted.users == {("alice",): {"default_account": "ml", "admin_level": "none"}}
 
 
+def test_types_of_gpus_in_limits_are_as_slurmdbd_keeps_them() -> None:
+    gpu, limits = {"cpus": 2, "memory": "2Gi", "gpus": {"count": 2, "type": "A100"}}, {"gres/gpu:A100": 1, "cpu": 2}
+    sections = {"worker_nodes": {"default": {"size": 1, "resources": gpu}}, "qos": {"high": {"grp_tres": limits}}}
+    assert document(**sections)["qos"]["high"]["grp_tres"] == {"gres/gpu:a100": 1, "cpu": 2}
+
+
 def test_slurm_tracks_every_resource_that_a_limit_or_a_weight_names() -> None:
     config = load_config(
         {

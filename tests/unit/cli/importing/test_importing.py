@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -93,7 +92,7 @@ TOLD: dict[str, dict[tuple[str, str], str]] = {
         ("slurm.conf:5", "Gres"): "mps is no GPU",
         ("slurm.conf:7", "Gres"): "licenses count other things",
         ("slurm.conf:8", "Gres"): "cannot share evenly",
-        ("slurm.conf:9", "Gres"): "shard is no GPU of the node",
+        ("slurm.conf:10", "Gres"): "shard is no GPU of the node",
         ("gres.conf:2", "Cores"): "slurmd finds the devices",
     },
     "preempting": {
@@ -149,17 +148,17 @@ def test_eighty_partitions_keep_their_nodes_and_options(tmp_path: Path) -> None:
     lines = {line.name: line for line in partition_lines(config)}
     assert len(lines) == 80
     sizes = {name: sum(config.worker_nodes[pool].most for pool in line.node_sets) for name, line in lines.items()}
-    dotted = next(name for name in lines if re.fullmatch("std[.-]q", name))
-    assert (sizes["standard"], sizes[dotted], sizes["grp78"]) == (200, 160, 2)
+    assert (sizes["standard"], sizes["std.q"], sizes["grp78"]) == (200, 160, 2)
     assert (lines["grp78"].option("MaxTime"), lines["standard"].option("MaxTime")) == ("14-0", "7-00:00:00")
     assert config.slurm.settings["PriorityWeightFairshare"] == 200000
 
 
-def test_a_weight_is_in_the_pool_or_told(tmp_path: Path) -> None:
+def test_a_weight_is_the_pool_s(tmp_path: Path) -> None:
     one = case("eighty", tmp_path)
-    told = "weight" in one.why("slurm.conf:9", "Weight")
-    pools = one.config.worker_nodes.values()
-    assert told != any(getattr(pool, "weight", None) == 20 for pool in pools)
+    assert {(pool.features, pool.weight) for pool in one.config.worker_nodes.values()} == {
+        (("skylake",), 10), (("rome",), 20),
+    }  # fmt: skip
+    assert not one.why("slurm.conf:9", "Weight")
 
 
 def test_settings_that_are_ours_anyway_are_left_out(tmp_path: Path) -> None:
@@ -195,10 +194,19 @@ def test_names_of_pools_are_kubernetes_own_and_no_feature_of_others(tmp_path: Pa
 
 def test_gpus_have_their_types_counts_and_shares(tmp_path: Path) -> None:
     pools = case("gpus", tmp_path).config.worker_nodes
-    found = {name: pools[name].resources.gpus for name in ("h", "t", "mi")}
+    found = {name: pools[name].resources.gpus for name in ("h", "a", "t", "mi")}
     assert (found["h"].type, found["h"].count, found["h"].shard) == ("h100", 8, 32)
+    assert (found["a"].type, found["a"].count) == ("A100", 4)
     assert (found["t"].type, found["t"].count) == ("t4", 2)
     assert (found["mi"].vendor, found["mi"].count, found["mi"].shard) == ("amd", 8, None)
+
+
+def test_gpus_of_several_types_are_found_in_either_file(tmp_path: Path) -> None:
+    one = case("gpus", tmp_path)
+    found = {name: (pool.gpu_kinds, pool.confinement) for name, pool in one.config.worker_nodes.items()}
+    assert found["w"] == ({"gtx970": 1, "gtx1060": 1}, "required")
+    assert found["y"] == ({"K20": 1, "K40": 2}, "required")
+    assert not one.why("slurm.conf:6", "Gres")
 
 
 def test_preemption_licenses_and_topology_become_sections(tmp_path: Path) -> None:
@@ -261,6 +269,24 @@ def written(tmp_path: Path, text: str) -> Path:
     path = tmp_path / "slurm.conf"
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def test_limits_that_slurm_passed_over_are_not_taken(tmp_path: Path) -> None:
+    lines = ["NodeName=n CPUs=1", "PropagateResourceLimits=ALL", "PropagateResourceLimitsExcept=MEMLOCK"]
+    _, draft = convert(written(tmp_path, "\n".join(lines)), None, None)
+    assert {said.key for said, _ in draft.left} >= {"PropagateResourceLimits", "PropagateResourceLimitsExcept"}
+    assert "slurm" not in draft.sections
+
+
+def test_what_is_refused_of_a_partition_leaves_one_whose_name_goes_on_alone(tmp_path: Path) -> None:
+    lines = [
+        "NodeName=n CPUs=1",
+        "PartitionName=std Nodes=n AllowQos=a DenyQos=b",
+        "PartitionName=std.q Nodes=n MaxTime=5",
+    ]
+    _, draft = convert(written(tmp_path, "\n".join(lines)), None, None)
+    partitions = draft.sections["partitions"]
+    assert partitions == {"std": {"pools": ["n"]}, "std.q": {"pools": ["n"], "max_time": "5"}}
 
 
 @pytest.mark.parametrize(
