@@ -52,13 +52,20 @@ _CREDENTIALS: Final = struct.Struct("3i")
 _LAST_OUTPUT_SECONDS: Final = 0.3
 
 
-def newest_job(node: str, runner: Runner = run) -> str | None:
-    """Number of the user's running job on the node that has started last; None where there is none."""
+def newest_job(node: str, runner: Runner = run) -> list[str]:
+    """Srun's options for the user's running job on the node that has started last; none where there is none.
+
+    Of a heterogeneous job, `11+1`, srun takes the number of the whole and the component. Raises OSError.
+    """
     asked = ("/usr/bin/squeue", "--me", "--noheader", "--states=running", f"--nodelist={node}", "--sort=-S,-i")
-    result = runner([*asked, "--format=%A"], timeout=60.0)
+    result = runner([*asked, "--format=%A %i"], timeout=60.0)
     if not result.ok:
         raise OSError(result.message)
-    return next(iter(result.stdout.split()), None)
+    number, shown, *_ = (*result.stdout.split(), "", "")
+    whole, plus, component = shown.partition("+")
+    if plus:
+        return [f"--jobid={whole}", f"--het-group={component}"]
+    return [f"--jobid={number}"] if number else []
 
 
 def environment(account: pwd.struct_passwd, given: Mapping[str, str]) -> dict[str, str]:
@@ -85,7 +92,7 @@ def main() -> int:
     except OSError as error:
         sys.stderr.write(f"slurmctld does not say which job you have on {node}: {error}\n")
         return FAILED
-    if job is None:
+    if not job:
         sys.stderr.write(f"you have no job on {node}\n")
         return FAILED
     terminal = "SSH_TTY" in os.environ
@@ -95,7 +102,7 @@ def main() -> int:
         door.listen()
         # In a session of its own: it ends with the step, not with the terminal.
         step = subprocess.Popen(
-            [*SRUN, f"--jobid={job}", f"--nodelist={node}", "--pty" if terminal else "--input=none", TASK, name],
+            [*SRUN, *job, f"--nodelist={node}", "--pty" if terminal else "--input=none", TASK, name],
             stdin=None if terminal else subprocess.DEVNULL,
             stdout=None if terminal else subprocess.DEVNULL,
             stderr=None if terminal else subprocess.PIPE,

@@ -10,7 +10,7 @@ import pytest
 
 from images.common.command import Result
 from images.jail.known_host import known_host
-from images.jail.ssh_session import environment
+from images.jail.ssh_session import environment, newest_job
 from images.login.worker_ssh import NoAnswerError, end_without_job, refusal
 from tests.fakes.commands import FakeRunner
 
@@ -28,6 +28,20 @@ def test_a_session_has_nothing_of_slurm_s_and_keeps_what_names_the_job_s_gpus() 
         "USER": "alice", "LOGNAME": "alice", "HOME": "/home/alice", "SHELL": "/bin/bash", "MAIL": "/var/mail/alice",
         "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/games",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("listed", "options"),
+    [
+        ("18 17_1\n12 12\n", ["--jobid=18"]),
+        ("12 11+1\n9 9\n", ["--jobid=11", "--het-group=1"]),
+        ("", []),
+    ],
+)
+def test_the_job_that_started_last_is_taken_as_srun_wants_it_called(listed: str, options: list[str]) -> None:
+    runner = FakeRunner({"/usr/bin/squeue": Result(code=0, stdout=listed)})
+    assert newest_job("gpu-0", runner) == options
+    assert "--sort=-S,-i" in runner.commands[0]
 
 
 @pytest.mark.parametrize(
