@@ -12,6 +12,7 @@ from components.kit import pods, volumes, workloads
 from components.kit.context import FILLING, Scope, waits
 from components.kit.volumes import JailVolume
 from components.secrets import Secrets
+from components.worker_ssh import known_as
 from slurm.names import JAIL_DIR, LOGIN, SSH_PORT
 from slurm.users import login_limits
 
@@ -101,12 +102,15 @@ class Login(pulumi.ComponentResource):
             name="sshd",
             image=self._scope.image("login"),
             command=[f"{pods.LIBEXEC}/sshd"],
-            env=pods.env(
-                JAIL=JAIL_DIR,
-                **({"USER_LIMITS": limits} if limits else {}),
-                **self._jail.env,
-                **mounts_env(self._mounts, in_jail=True, shared=self._jail.shared()),
-            ),
+            env=[
+                *pods.env(
+                    JAIL=JAIL_DIR,
+                    **({"USER_LIMITS": limits} if limits else {}),
+                    **self._jail.env,
+                    **mounts_env(self._mounts, in_jail=True, shared=self._jail.shared()),
+                ),
+                *known_as(self._scope, self._secrets),
+            ],
             **pods.serving("ssh", SSH_PORT, pods.tcp_probe(SSH_PORT, period=10)),
             security_context=pods.into_jail("sshd"),
             volume_mounts=[

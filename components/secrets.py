@@ -29,6 +29,8 @@ class Secrets(pulumi.ComponentResource):
     jwt: k8s.core.v1.Secret
     """Whoever has this key can be any user of Slurm; slurmctld, slurmdbd and backups mount it, nobody else."""
     ssh_host_keys: k8s.core.v1.Secret
+    worker_host_key: k8s.core.v1.Secret
+    """Of the sshd of all workers. Not the login nodes' one: who has taken over a worker could pass for these."""
     database: k8s.core.v1.Secret
     """The password of slurmdbd in the cluster's own database. It is there with an external one, too: a stack
     that comes back to its own database needs no new password."""
@@ -36,6 +38,7 @@ class Secrets(pulumi.ComponentResource):
     """For the certificate of the REST API. It is there without one, too: an API that is turned off and on again keeps
     the authority that its users know."""
     host_public_key: pulumi.Output[str]
+    worker_public_key: pulumi.Output[str]
 
     def __init__(self, name: str, scope: Scope, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:Secrets", name, None, opts)
@@ -53,8 +56,14 @@ class Secrets(pulumi.ComponentResource):
         self.ssh_host_keys = self._create_secret(
             name, "ssh-host-keys", scope, string_data={"ssh_host_ed25519_key": private_key}
         )
+        worker_seed = random.RandomBytes(f"{name}-worker-host-seed", length=SEED_BYTES, opts=self._random)
+        worker_key = worker_seed.base64.apply(ed25519_private_key_pem)
+        self.worker_host_key = self._create_secret(
+            name, "worker-host-key", scope, string_data={"ssh_host_ed25519_key": worker_key}
+        )
         self.rest_seed = rest_seed.base64
         self.host_public_key = pulumi.Output.unsecret(host_seed.base64.apply(ed25519_public_key))
+        self.worker_public_key = pulumi.Output.unsecret(worker_seed.base64.apply(ed25519_public_key))
         self.register_outputs({"host_public_key": self.host_public_key})
 
     def _create_secret(

@@ -17,6 +17,7 @@ from components.kit import pods, volumes, workloads
 from components.kit.context import Scope, apart
 from components.kit.volumes import JailVolume
 from components.secrets import Secrets
+from components.worker_ssh import known_as, sshd, sshd_volumes
 from config.base import parse_cpus
 from config.sections.machines import Gpus
 from config.sections.workers import WorkerPool as WorkerPoolConfig
@@ -76,6 +77,11 @@ class WorkerPoolArgs:
     def in_jail(self) -> bool:
         """Whether jobs run in the jail."""
         return self.pool.security == "confined"
+
+    @property
+    def has_sshd(self) -> bool:
+        """Whether users get in by ssh, into their jobs."""
+        return self.in_jail and self.scope.config.worker_ssh
 
 
 class WorkerPool(pulumi.ComponentResource):
@@ -149,7 +155,10 @@ def _pod(args: WorkerPoolArgs) -> k8s.core.v1.PodSpecArgs:
         priority_class_name=pool.priority_class,
         dns_config=args.scope.node_dns,
         topology_spread_constraints=workloads.spread(args.scope.label_selector(WORKER, pool=args.name)),
-        init_containers=[pods.munge_sidecar(args.scope.image("worker"))],
+        init_containers=[
+            pods.munge_sidecar(args.scope.image("worker")),
+            *([sshd(args.scope, args.jail, args.mounts)] if args.has_sshd else []),
+        ],
         containers=[_slurmd(args)],
         volumes=[
             *pods.munge_volumes(args.secrets.munge.metadata.name),
@@ -161,6 +170,7 @@ def _pod(args: WorkerPoolArgs) -> k8s.core.v1.PodSpecArgs:
             volumes.empty_dir("spool", size_limit=pool.tmp),
             _temporary_volume(args.scope, args.name, pool),
             volumes.empty_dir("run", size_limit=pods.SMALL),
+            *(sshd_volumes(args.secrets) if args.has_sshd else []),
             # Its exporter of GPUs' figures is in another pod, and not ours. The machine's next boot finds it empty.
             *([volumes.host_directory("gpu-jobs", JOB_FILES, kind="DirectoryOrCreate")] if gpus.job_files else []),
         ],
@@ -189,6 +199,7 @@ def _slurmd(args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
                 **_gpu_env(pool.resources.gpus),
             ),
             *_scratch_env(pool),
+            *(known_as(args.scope, args.secrets) if args.in_jail else []),
         ],
         ports=[
             k8s.core.v1.ContainerPortArgs(name="slurmd", container_port=SLURMD_PORT),

@@ -15,7 +15,7 @@ from config.schema import field_of, stack_file_schema
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "stack-file"
 
 PAGES = {
-    "README": "cloud cluster slurm images controller login jail mounts topology rolling protect",
+    "README": "cloud cluster slurm images controller login worker_ssh jail mounts topology rolling protect",
     "nodes": "worker_nodes partitions health",
     "jobs": "accounts qos users groups sssd accounting preemption licenses job_submit",
     "services": "rest dashboard monitoring network_policies backup",

@@ -36,6 +36,7 @@ CAPABILITIES: Final[Mapping[str, tuple[str, ...]]] = {
     "sssd": (*_OWN_FILES, *_BECOME_ANOTHER, "KILL"),
     "sackd": ("CHOWN", "FOWNER", *_BECOME_ANOTHER),
     "sshd": (*INTO_JAIL, "NET_BIND_SERVICE"),
+    "worker-sshd": (*INTO_JAIL, "NET_BIND_SERVICE"),
     "slurmd": INTO_JAIL,
     "slurmctld": (*_OWN_FILES, *_BECOME_ANOTHER, "KILL"),
     "config-agent": (*_OWN_FILES, *_BECOME_ANOTHER, "KILL"),

@@ -44,6 +44,7 @@ _DISK_REQUEST = "64Mi"
 
 SEALED_LATER = {
     "sshd": "binds the pod's view into the jail first; its own start makes the root read-only then",
+    "worker-sshd": "as sshd",
     "slurmd": "as sshd; without the jail it stays so, as jobs have nothing else to write to",
     "sssd": "keeps caches, logs and its configuration where Debian's package has them; no user reaches its container",
 }

@@ -22,6 +22,8 @@ PROGRAMS = {
     "login": {
         "sackd": "images.login.sshd:sackd",
         "sshd": "images.login.sshd",
+        "worker-sshd": "images.login.worker_ssh",
+        "has-job": "images.login.worker_ssh:has_job",
         "make-home": "images.login.make_home",
     },
     "accounting": {
@@ -51,6 +53,9 @@ PROGRAMS = {
         "users": "images.jail.users",
         "roots": "images.jail.populate:roots",
         "seff": "images.jail.seff",
+        "ssh-session": "images.jail.ssh_session",
+        "ssh-task": "images.jail.ssh_session:task",
+        "known-host": "images.jail.known_host",
         "install-packages": "images.jail.packages",
     },
 }

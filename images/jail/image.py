@@ -43,10 +43,27 @@ PROFILE: Final = """\
 # Tools for administrators, too: sinfo and scontrol are for everybody, ip and ss often are.
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export LANG="${LANG:-C.UTF-8}"
-# OpenMPI: containers have no permission to attach to each other's memory, and ssh between nodes is not how jobs start.
+# OpenMPI: containers have no permission to attach to each other's memory.
 export OMPI_MCA_btl_vader_single_copy_mechanism="${OMPI_MCA_btl_vader_single_copy_mechanism:-none}"
 # nvidia-smi and its like on nodes with GPUs; the jail plugin sets the same for programs that no shell has started.
 if [ -d /run/slurmstack/gpu/bin ]; then PATH="$PATH:/run/slurmstack/gpu/bin"; fi
+"""
+
+KEY_PROFILE: Final = """\
+# For ssh to the nodes of one's jobs: a key of one's own, where there is none. Two logins at once make one.
+if [ -e /run/slurm/worker_host_key.pub ] && [ "$(id -u)" -ge 1000 ] && [ -O "$HOME" ] \\
+  && ! ls -d "$HOME"/.ssh/id_* >/dev/null 2>&1; then (
+  umask 077; new=".new.$$"
+  mkdir -p "$HOME/.ssh" && cd "$HOME/.ssh" \\
+    && ssh-keygen -q -t ed25519 -N "" -C "$(id -un)@cluster" -f "$new" && ln "$new" id_ed25519 \\
+    && mv "$new.pub" id_ed25519.pub && { echo; cat id_ed25519.pub; } >>authorized_keys
+  rm -f "$new" "$new.pub"
+) </dev/null >/dev/null 2>&1; fi
+"""
+
+SSH: Final = """\
+# The key of this cluster's workers, for the names of their nodes.
+KnownHostsCommand /usr/libexec/slurmstack/known-host %H
 """
 
 MOTD: Final = """\
@@ -73,9 +90,11 @@ def make_mount_targets(root: Path) -> None:
 def prepare(root: Path) -> None:
     """Make directories, defaults and permissions below `root`."""
     make_mount_targets(root)
-    for name in ("etc/ssh/authorized_keys.d", "etc/sudoers.d", "etc/profile.d"):
+    for name in ("etc/ssh/authorized_keys.d", "etc/ssh/ssh_config.d", "etc/sudoers.d", "etc/profile.d"):
         (root / name).mkdir(parents=True, exist_ok=True)
     (root / "etc/profile.d/slurmstack.sh").write_text(PROFILE, encoding="utf-8")
+    (root / "etc/profile.d/slurmstack-key.sh").write_text(KEY_PROFILE, encoding="utf-8")
+    (root / "etc/ssh/ssh_config.d/slurmstack.conf").write_text(SSH, encoding="utf-8")
     seff = root / "usr/local/bin/seff"
     seff.parent.mkdir(parents=True, exist_ok=True)
     seff.unlink(missing_ok=True)

@@ -15,12 +15,13 @@ from __future__ import annotations
 import os
 import pwd
 import resource
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from images.common.boundary import (
     RUN_SLURM,
+    leave_worker_key,
     own_directory,
     protect_cgroups,
     seal_root,
@@ -31,7 +32,8 @@ from images.common.cgroups import CannotConfineError, memory_limit, take_subtree
 from images.common.command import run
 from images.common.files import HOST_KEY, install_secret, write_atomically
 from images.common.jail_roots import hidden
-from images.common.jail_view import LOGIN_BINDS, bind_into_jail, sssd_binds, user_volumes
+from images.common.jail_view import LOGIN_BINDS, Bind, bind_into_jail, sssd_binds, user_volumes
+from images.common.log import Log
 from images.common.process import become, program, required_env
 from images.common.readiness import wait_for_controller, wait_for_jail, wait_for_munge
 
@@ -94,8 +96,10 @@ def limits_file(limits: Mapping[str, int], log: Callable[[str], None]) -> str:
     return "".join(lines)
 
 
-def pam_service(*, sssd: bool) -> str:
+def pam_service(*, sssd: bool, access: str = "") -> str:
     """The PAM service of sshd: only keys authenticate, so it is about accounts and sessions.
+
+    `access`: a program of ours that has a say in who gets in.
 
     Our own module refuses accounts that are locked, as those of removed users are; pam_unix those that are expired.
     Users of the jail's own files are not SSSD's business; for all others its access rules count, and their homes are
@@ -103,6 +107,8 @@ def pam_service(*, sssd: bool) -> str:
     """
     lines = ["auth required pam_deny.so", "password required pam_deny.so"]
     lines += [f"account required {OUR_MODULE}", "account required pam_unix.so"]
+    if access:
+        lines.append(f"account required pam_exec.so quiet stdout {LIBEXEC}/{access}")
     if sssd:
         lines += ["account sufficient pam_localuser.so file=/jail/etc/passwd", "account required pam_sss.so"]
     lines.append(f"session required pam_limits.so conf={LIMITS_FILE}")
@@ -139,16 +145,14 @@ def _shares(limits: Mapping[str, int], memory: int | None) -> dict[str, str]:
     }
 
 
-def prepare(jail: Path, log: Callable[[str], None]) -> None:
+def prepare(jail: Path, binds: Sequence[Bind], log: Callable[[str], None]) -> None:
     """Everything that sshd needs."""
-    sackd = pwd.getpwnam("slurm")
-    own_directory(RUN_SLURM, sackd.pw_uid, sackd.pw_gid)
     settle_shared()
     install_secret("the host key", SECRET_KEY, HOST_KEY, log, mode=0o600)
     wait_for_munge(log)
     wait_for_jail(jail, log)
     volumes = user_volumes(os.environ.get("MOUNTS", ""))
-    bind_into_jail(jail, (*LOGIN_BINDS, *hidden(), *sssd_binds(), *volumes), log)
+    bind_into_jail(jail, (*binds, *hidden(), *sssd_binds(), *volumes), log)
     protect_cgroups(jail, run)
     Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
 
@@ -164,15 +168,24 @@ def sackd() -> None:
         become(["/usr/sbin/sackd", "-D", "--conf-server", controller], log, user=user)
 
 
+def serve(
+    log: Log, limits: Mapping[str, int], *, config: Path, binds: Sequence[Bind] = LOGIN_BINDS, access: str = ""
+) -> NoReturn:
+    """Become sshd. `access`: as for `pam_service`. Raises CannotGoOnError."""
+    prepare(Path(os.environ.get("JAIL", "/jail")), binds, log)
+    set_up_shares(limits, log)
+    sssd = bool(os.environ.get("SSSD_PIPES"))
+    write_atomically(LIMITS_FILE, limits_file(limits, log))
+    write_atomically(PAM_SERVICE, pam_service(sssd=sssd, access=access))
+    seal_root(run)
+    options = KEYS_OF_SSSD if sssd else ()
+    become(without_set_up(["/usr/sbin/sshd", "-D", "-e", "-f", str(config), *options], os.getpid()), log)
+
+
 def main() -> None:
     """Entry point."""
     with program("sshd") as log:
-        limits = parse_limits(os.environ.get("USER_LIMITS", ""))
-        prepare(Path(os.environ.get("JAIL", "/jail")), log)
-        set_up_shares(limits, log)
-        sssd = bool(os.environ.get("SSSD_PIPES"))
-        write_atomically(LIMITS_FILE, limits_file(limits, log))
-        write_atomically(PAM_SERVICE, pam_service(sssd=sssd))
-        seal_root(run)
-        options = KEYS_OF_SSSD if sssd else ()
-        become(without_set_up(["/usr/sbin/sshd", "-D", "-e", "-f", str(CONFIG), *options], os.getpid()), log)
+        sackd = pwd.getpwnam("slurm")
+        own_directory(RUN_SLURM, sackd.pw_uid, sackd.pw_gid)
+        leave_worker_key()
+        serve(log, parse_limits(os.environ.get("USER_LIMITS", "")), config=CONFIG)

@@ -17,7 +17,7 @@ from tests.stacks import ROOT
 TOKENS = {"slurmctld", "config-agent", "health-watch", "elastic", "kube-state"}
 """Containers that talk to the API server. slurmctld's preStop hook waits for the workers to leave."""
 
-OPENS_JAIL = {"sshd", "slurmd"}
+OPENS_JAIL = {"sshd", "worker-sshd", "slurmd"}
 MOUNTS = {*OPENS_JAIL, "backup-jail", "restore-jail"}
 """Containers with SYS_ADMIN, which they give up."""
 

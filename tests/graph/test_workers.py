@@ -166,3 +166,28 @@ def test_limits_of_login_nodes_reach_sshd_and_nobody_else_and_bind_unless_the_st
     sshd, *others = pod(recorded(login__user_limits=limits), "slurm-login-pods")["containers"]
     assert environment(sshd).get("USER_LIMITS") == told
     assert "USER_LIMITS" not in str(others)
+
+
+def test_a_worker_with_the_jail_has_sshd_that_ends_after_slurmd_with_a_key_of_its_own() -> None:
+    recording = recorded(login__user_limits=LIMITS)
+    spec = pod(recording, "slurm-pool-cpu-pods")
+    sshd = containers(spec)["worker-sshd"]
+    assert (list(containers(spec)), sshd["restartPolicy"]) == (["munged", "worker-sshd", "slurmd"], "Always")
+    assert not {"readinessProbe", "startupProbe", "livenessProbe"} & sshd.keys(), "slurmd is ready without it"
+    assert all(mounts(sshd)[path]["readOnly"] for path in ("/run/slurm", "/var/spool/slurmd", "/secrets/ssh"))
+    assert volumes(spec)["worker-host-key"]["secret"]["secretName"] == "worker-host-key"
+    assert volumes(spec)[mounts(sshd)["/tmp"]["name"]] != volumes(spec)[mounts(spec["containers"][0])["/tmp"]["name"]]
+    assert environment(sshd)["USER_LIMITS"].startswith("nproc=200 ")
+    pods = (spec, pod(recording, "slurm-login-pods"))
+    known = {environment(one).get("WORKER_HOST_KEY", "") for both in pods for one in both["containers"]} - {""}
+    assert [key.split()[0] for key in known] == ["ssh-ed25519"]
+
+
+@pytest.mark.parametrize(("pool", "changes"), [("plain", {}), ("cpu", {"worker_ssh": False})])
+def test_without_the_jail_or_where_the_stack_file_says_so_a_worker_has_no_sshd(
+    pool: str, changes: dict[str, Any]
+) -> None:
+    spec = pod(recorded(**changes), f"slurm-pool-{pool}-pods")
+    assert list(containers(spec)) == ["munged", "slurmd"]
+    assert "host-key" not in str(spec["volumes"])
+    assert "WORKER_HOST_KEY" not in environment(spec["containers"][0])

@@ -40,13 +40,13 @@ sys.exit(populate(Path("/tmp/empty"), Path("/jail"), "test", print, frozenset())
 
 
 def worker_sections(version: str, *, cpus: int, memory: str) -> dict[str, Any]:
-    """The development stack with one pool, `default`, of small workers."""
+    """The development stack with one pool, `default`, of small workers, which need no image but their own."""
     sections = stacks.dev()
     sections["slurm"] = {"version": version, "settings": {"DefMemPerCPU": 32}}
     # All of them: its CPUs are its own.
     resources = {"cpus": cpus, "memory": memory, "cpu_request": str(cpus)}
     pool = {**sections["worker_nodes"]["default"], "resources": resources}
-    return {**sections, "worker_nodes": {**sections["worker_nodes"], "default": pool}}
+    return {**sections, "worker_ssh": False, "worker_nodes": {**sections["worker_nodes"], "default": pool}}
 
 
 class SlurmMachine:

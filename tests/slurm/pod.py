@@ -117,7 +117,7 @@ def _container_of(program: str, env: Mapping[str, str]) -> list[str]:
     if program in UIDS:
         uid = env.get("RUN_AS", str(UIDS[program]))
         rights += [f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
-    if program in {"sshd", "slurmd"}:
+    if program in {"sshd", "worker-sshd", "slurmd"}:
         return rights
     apart = ["unshare", "--mount", "--propagation=private"]
     if program != "sssd":
@@ -137,6 +137,8 @@ class Pod:
     binds: Mapping[Path, str]
     env: Mapping[str, str] = field(default_factory=dict)
     """The environment of the pod's first process, as far as programs of the images look at it."""
+    beside: Pod | None = None
+    """The pod of which this is another container: it has that one's network."""
     holder: subprocess.Popen[bytes] | None = None
     pid: int = 0
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
@@ -156,7 +158,9 @@ class Pod:
             "EMPTY": " ".join(EMPTY_DIRECTORIES.get(self.role, ("run/munge", "run/munged"))),
             "BINDS": " ".join(f"{source}:{target.lstrip('/')}" for source, target in self.binds.items()),
         }
-        unshare = ["unshare", *_NAMESPACES, "--fork", "--kill-child", "--propagation", "private"]
+        network = [] if self.beside is None else ["nsenter", f"--target={self.beside.pid}", "--net"]
+        own = [kind for kind in _NAMESPACES if not (network and kind == "--net")]
+        unshare = [*network, "unshare", *own, "--fork", "--kill-child", "--propagation", "private"]
         log = (self.work / "pod.log").open("wb")
         self.holder = subprocess.Popen(
             [*unshare, "sh", "-c", POD_INIT], env=env, stdout=log, stderr=log, stdin=subprocess.DEVNULL

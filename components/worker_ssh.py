@@ -1,0 +1,64 @@
+"""sshd of workers: the container beside slurmd that leads users into their jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pulumi_kubernetes as k8s
+
+from components.jail import Mount, container_mounts, mounts_env
+from components.kit import pods, volumes
+from components.kit.context import Scope
+from components.kit.volumes import JailVolume
+from components.secrets import Secrets
+from slurm.names import JAIL_DIR, SSH_PORT
+from slurm.users import login_limits
+
+CONTAINER = "worker-sshd"
+
+
+def known_as(scope: Scope, secrets: Secrets) -> list[k8s.core.v1.EnvVarArgs]:
+    """What ssh in the jail of a pod knows all workers by (images/jail/known_host.py); empty where they have no sshd."""
+    if not scope.config.worker_ssh:
+        return []
+    return [k8s.core.v1.EnvVarArgs(name="WORKER_HOST_KEY", value=secrets.worker_public_key)]
+
+
+def sshd(scope: Scope, jail: JailVolume, mounts: Sequence[Mount]) -> k8s.core.v1.ContainerArgs:
+    """A native sidecar, so that it ends after slurmd, which waits for its jobs. It never keeps slurmd from being ready.
+
+    Of slurmd's container it has the volumes with Slurm's configuration, and not the jobs' files.
+    """
+    limits = login_limits(scope.config.login.user_limits)
+    return k8s.core.v1.ContainerArgs(
+        name=CONTAINER,
+        image=scope.image("login"),
+        command=[f"{pods.LIBEXEC}/{CONTAINER}"],
+        restart_policy="Always",
+        env=pods.env(
+            JAIL=JAIL_DIR,
+            **({"USER_LIMITS": limits} if limits else {}),
+            **jail.env,
+            **mounts_env(mounts, in_jail=True, shared=jail.shared()),
+        ),
+        ports=[k8s.core.v1.ContainerPortArgs(name="ssh", container_port=SSH_PORT)],
+        security_context=pods.into_jail(CONTAINER),
+        volume_mounts=[
+            pods.munge_mount(),
+            *jail.mounts(),
+            *container_mounts(mounts, in_jail=True),
+            volumes.mount("worker-host-key", "/secrets/ssh", read_only=True),
+            volumes.mount("run", "/run/slurm", read_only=True),
+            volumes.mount("spool", "/var/spool/slurmd", read_only=True),
+            volumes.mount("ssh-tmp", "/tmp"),
+        ],
+        resources=pods.resources(cpu="5m", memory="32Mi", memory_limit="1Gi"),
+    )
+
+
+def sshd_volumes(secrets: Secrets) -> list[k8s.core.v1.VolumeArgs]:
+    """Those that it has alone."""
+    return [
+        volumes.secret_volume("worker-host-key", secrets.worker_host_key.metadata.name),
+        volumes.empty_dir("ssh-tmp", size_limit=pods.SMALL),
+    ]
