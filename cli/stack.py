@@ -45,7 +45,7 @@ def open_stack(file: Path | None) -> Stack:
     directory = PROJECT_ROOT if IS_CHECKOUT else Path.cwd()
     path = file or directory / f"Pulumi.{os.environ.get('SLURMSTACK_STACK', DEFAULT_STACK)}.yaml"
     document = read_document(path)
-    if document.get("environment"):
+    if isinstance(document, dict) and document.get("environment"):
         message = "imports environments of Pulumi ESC, which only the Pulumi engine would read: write what they set "
         message += "below slurmstack: into this file, and remove `environment:`"
         raise ConfigError([Problem(where=f"{path}: environment", message=message)])

@@ -81,3 +81,16 @@ def test_it_is_said_what_is_wrong(
     assert told in printed.err
     assert (ended.value.code, printed.out) == (status, "")
     assert "Traceback" not in printed.err
+
+
+@pytest.mark.parametrize("text", ["", "# only a comment\n", "- a\n", "config:\n"])
+def test_a_stack_file_that_has_nothing_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    file = tmp_path / "Pulumi.test.yaml"
+    file.write_text(text, encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["slurmstack", "validate", "--config", str(file)])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == USAGE
+    assert "has no map 'config:'" in capsys.readouterr().err
