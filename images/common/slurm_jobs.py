@@ -135,8 +135,9 @@ class JobList:
     """A question for these fields of all jobs, and how its answer is read. Each question has marks of its own."""
 
     def __init__(self, *fields: str) -> None:
-        self._fields = fields
-        self._columns = Columns([_COLUMNS[name][0] for name in fields])
+        # Of what is left nothing is known without the limit: is it one, or the year of the backfill scheduler?
+        self._fields = tuple(dict.fromkeys((*fields, "limit"))) if "left" in fields else fields
+        self._columns = Columns([_COLUMNS[name][0] for name in self._fields])
         self.command = ("squeue", "--all", "--noheader", "--noconvert", self._columns.option)
 
     @property

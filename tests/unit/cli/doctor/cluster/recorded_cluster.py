@@ -145,6 +145,7 @@ class RecordedCluster(PlayedKubectl):
         """A job in the queue, in the form in which squeue printed real ones. `more`: `account`, `start`."""
         row = {
             "JobArrayID": id_, "Partition": "main", "State": state, "NodeList": nodes, "TimeLeft": "10:00",
+            "TimeLimit": "30:00",
             "Reason": reason, "ReasonList": f"({reason})", "Account": more.get("account", "default"),
             "StartTime": more.get("start", "N/A"),
         }  # fmt: skip

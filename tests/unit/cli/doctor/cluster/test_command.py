@@ -86,7 +86,8 @@ ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
         queued("12", "BeginTime", start="300000000000"), [("job 12", 1, "start it at a time after the year 9999")]
     ),
     "a job that runs": (
-        lambda c: c.job("12", "None", state="RUNNING", nodes="default-0"), [("job 12", 0, "is running on default-0")]
+        lambda c: c.job("12", "None", state="RUNNING", nodes="default-0"),
+        [("job 12", 0, "is running on default-0 seen: 10 min are left of its time limit")],
     ),
     "a job that runs, and a queue that is silent": (
         both(slurm_says(jobs=(124, "")), lambda c: c.past("12", "RUNNING")),
