@@ -25,7 +25,7 @@ from cli.status.snapshot import JOB, Snapshot, read_job, take
 from config.sections.cloud import NebiusCloud
 
 COULD_NOT_LOOK = 3
-"""Exit status where neither Kubernetes nor Slurm could be asked."""
+"""Exit status where neither Kubernetes nor Slurm could be asked, or Slurm could not and nothing else is wrong."""
 
 SILENT = 3
 """Seconds that the API server may be silent before that is what there is to say."""
@@ -44,7 +44,8 @@ def doctor(context: typer.Context, config: ConfigOption = None, *, as_json: Json
     prints the causes: the most likely one of the worst first, with what was seen, what follows from it, and a command.
     It changes nothing. What these credentials may not read is said, and the rest is looked at all the same.
 
-    Exit status: 0 nothing found, 1 something found (a note counts too), 2 wrong usage, 3 could not look at all.
+    Exit status: 0 nothing found, 1 something found (a note counts too), 2 wrong usage, 3 could not look, or
+    not at Slurm.
 
     Examples:
       slurmstack doctor
@@ -63,9 +64,11 @@ def doctor(context: typer.Context, config: ConfigOption = None, *, as_json: Json
     with failing_with(COULD_NOT_LOOK):
         cluster = _look(stack, reach(stack, seconds=SILENT, ask=False))
     found = diagnose(cluster)
-    _print(cluster, found, config, as_json=as_json, fine="Nothing is wrong, as far as could be seen.")
-    if found:
-        raise typer.Exit(FAILED)
+    unasked = "slurm" in cluster.unread
+    fine = "Slurm could not be asked; nothing else is wrong" if unasked else "Nothing is wrong"
+    _print(cluster, found, config, as_json=as_json, fine=f"{fine}, as far as could be seen.")
+    if found or unasked:
+        raise typer.Exit(FAILED if found else COULD_NOT_LOOK)
 
 
 @app.command()

@@ -43,6 +43,8 @@ def find(cluster: Snapshot) -> Iterator[Finding]:
     restore = _restore(cluster)
     if cluster.slurmctld or restore is not None:  # which leaves no pod that could be asked
         yield _silent(cluster, restore)
+    elif "slurm" in cluster.unread and cluster.knows("pods"):
+        yield from _not_there(cluster)
     for node in sorted(cluster.nodes, key=lambda node: in_order(node.name)):
         yield from _node(cluster, node)
     if not cluster.slurmctld and cluster.knows("slurm", "nodes"):
@@ -63,6 +65,22 @@ def _silent(cluster: Snapshot, restore: tuple[str, str] | None) -> Finding:
         cause, mend = "slurmctld does not answer", f"{logs} -c slurmctld --tail 20"
     seen = (error,) if error else ()
     return Finding("slurmctld", "error", cause, mend, seen, (f"pod {CONTROLLER_HOST}",), 20)
+
+
+def _not_there(cluster: Snapshot) -> Iterator[Finding]:
+    """Where nobody could be asked: whether slurmctld's pod runs. One that runs, and may not be asked, is none."""
+    pod = cluster.pod(CONTROLLER_HOST)
+    if pod is not None and pod.is_up:
+        return
+    waits = next((one["name"] for one in pod.containers if not one.get("ready")), "") if pod is not None else ""
+    if pod is None:
+        state, mend = "is not there", "slurmstack up"
+    else:
+        state = "is ending" if pod.leaves else f"is starting{waits and f', and its container {waits} is not ready'}"
+        mend = f"wait a minute; then {cluster.kubectl(f'describe pod {pod.name}')}, and `slurmstack up`"
+    seen = (*(cluster.warned(pod.item)[:1] if pod is not None else ()), cluster.unread["slurm"])
+    cause, after = f"slurmctld does not run: its pod {CONTROLLER_HOST} {state}", (f"pod {CONTROLLER_HOST}",)
+    yield Finding("slurmctld", "error", cause, mend, seen, after, 20)
 
 
 def _restore(cluster: Snapshot) -> tuple[str, str] | None:

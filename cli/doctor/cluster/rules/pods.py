@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from cli.doctor.cluster.findings import Finding, Severity
@@ -20,6 +21,9 @@ SLOW = 180
 
 _IMAGE = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
 _CONFIG = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError"}
+
+_MISSING = re.compile(r'FailedMount: .*\b(configmap|secret) "([^"]+)" not found')
+_PUT_BACK = "`slurmstack preview`, then `slurmstack up` puts back what is missing"
 
 _VOLUME = ("FailedMount", "FailedAttachVolume")
 
@@ -143,7 +147,14 @@ def _not_well(cluster: Snapshot, pod: Pod) -> tuple[str, str, str] | None:
     # A machine that is made for it takes minutes.
     placed = condition(pod.item, "PodScheduled").get("lastTransitionTime")
     age = cluster.now - at(placed or pod.item["metadata"].get("creationTimestamp"))
-    warning = next(iter(cluster.warned(pod.item)), "")
+    warnings = cluster.warned(pod.item)
+    # Volumes come before the first container: of one that has started the warning is an old one.
+    if pod.phase == "Pending" and not any(item.get("state", {}).keys() - {"waiting"} for item in pod.containers):
+        for text, missing in ((text, _MISSING.match(text)) for text in warnings):
+            if missing:
+                kind = {"configmap": "ConfigMap", "secret": "Secret"}[missing[1]]
+                return f" cannot start: there is no {kind} {missing[2]}", text, _PUT_BACK
+    warning = next(iter(warnings), "")
     # Of a Job it is told only where no time helps: what it does, or pulls, may take long.
     late = pod.owner_kind != "Job" or (pod.phase == "Pending" and warning.startswith(_VOLUME))
     if not pod.ready and age > SLOW and late:
@@ -162,7 +173,7 @@ def _container(cluster: Snapshot, pod: Pod, item: Object) -> tuple[str, str, str
             cause, mend = f"{who} has no image: Kubernetes cannot pull it ({why})", _PUSH
         else:
             cause = f"{who} cannot be started ({why}), a Secret or ConfigMap may be missing"
-            mend = "`slurmstack preview`, then `slurmstack up` puts back what is missing"
+            mend = _PUT_BACK
         if pod.owner_kind == "StatefulSet" and pod.component != WORKER:
             # They are made in order: before one is ready Kubernetes makes no other in its place, whatever is applied.
             mend += f", and then {cluster.kubectl(f'delete pod {pod.name}')}"

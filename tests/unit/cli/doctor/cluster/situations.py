@@ -181,6 +181,19 @@ def evicted(cluster: RecordedCluster) -> None:
     silent_node(cluster)
 
 
+def no_config(cluster: RecordedCluster) -> None:
+    """A pod that was made a moment ago, and whose volumes are not mounted."""
+    pod = cluster.thing("Pod", "default-1")
+    pod["metadata"]["creationTimestamp"] = ago(5)
+    for one in pod["status"]["conditions"]:
+        one["lastTransitionTime"] = ago(5)
+    pod["status"]["phase"] = "Pending"
+    pod["status"].pop("initContainerStatuses", None)
+    cluster.waiting("default-1", "PodInitializing")
+    said = 'MountVolume.SetUp failed for volume "config" : configmap "slurm-config" not found'
+    cluster.warn("Pod", "default-1", "FailedMount", said)
+
+
 def no_pod(cluster: RecordedCluster) -> None:
     cluster.remove("Pod", "default-1")
     silent_node(cluster)
@@ -211,6 +224,8 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {  # what is done, the cause that 
     "claim without a volume": (claim_waits, "the volume claim jail is pending", "describe -n slurm pvc jail"),
     "secret is missing": (lambda c: c.waiting("login-0", "CreateContainerConfigError", 'secret "x" not found'),
         "cannot be started", "slurmstack preview"),
+    "ConfigMap is missing": (no_config,
+        "pod default-1 cannot start: there is no ConfigMap slurm-config", "`slurmstack up`"),
     "memory of a pod": (lambda c: c.waiting("login-0", "CrashLoopBackOff", last=(137, "OOMKilled")),
         "was killed for memory", "more memory"),
     "a daemon ends again and again": (lambda c: c.waiting("login-0", "CrashLoopBackOff", last=(1, "Error")),

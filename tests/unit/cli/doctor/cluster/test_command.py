@@ -14,7 +14,7 @@ from cli.doctor.cluster.rules import diagnose
 from cli.errors import USAGE, Failure
 from cli.kubectl.client import LOG_IN
 from tests.stacks import ROOT
-from tests.unit.cli.doctor.cluster.recorded_cluster import CLOCK, RecordedCluster, recorded
+from tests.unit.cli.doctor.cluster.recorded_cluster import CLOCK, NOW, RecordedCluster, recorded
 from tests.unit.cli.doctor.cluster.situations import (
     Ill,
     agent,
@@ -72,11 +72,31 @@ def nothing(cluster: RecordedCluster) -> None:
     cluster.refused["exec"] = 'Error from server (NotFound): pods "controller-0" not found'
 
 
+def starting(cluster: RecordedCluster) -> None:
+    """The pod was made a moment ago."""
+    pod = cluster.thing("Pod", "controller-0")
+    pod["metadata"]["creationTimestamp"] = NOW
+    pod["status"]["phase"] = "Pending"
+    for one in pod["status"]["containerStatuses"] + pod["status"]["initContainerStatuses"]:
+        one |= {"ready": False, "state": {"waiting": {"reason": "PodInitializing"}}}
+    for one in pod["status"]["conditions"]:
+        one["lastTransitionTime"] = NOW
+    cluster.refused["exec"] = 'error: container not found ("slurmctld")'
+
+
 FORBIDDEN = 'Error from server (Forbidden): {0} is forbidden: User "bob" cannot list resource "{0}"'
 BAD = drained("bad disk", by="root")
 
 ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
     "nothing is there": (nothing, [("", 3, "nothing of a cluster is in namespace slurm")]),
+    "slurmctld starts": (starting, [("", 1, "^1. error: slurmctld does not run: its pod controller-0 is starting")]),
+    "slurmctld's pod is not there": (
+        lambda c: (starting(c), c.remove("Pod", "controller-0"), c.remove("StatefulSet", "controller")),
+        [("", 1, 'is not there seen: error: container not found ("slurmctld") mend: slurmstack up')],
+    ),
+    "nobody may ask Slurm": (
+        lambda c: c.refused.update(exec=FORBIDDEN.format("pods/exec")), [("", 3, "^Slurm could not be asked;")]
+    ),
     "a task of an array": (queued("13_[1-5%1]", "JobHeldUser"), [("job 13_2", 1, "scontrol release 13\n")]),
     "a job that waits for drained nodes": (
         both(BAD, lambda c: c.node("default-0", "IDLE", "DRAIN", reason="new", by="root"), queued("12", "Resources")),
