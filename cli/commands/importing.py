@@ -63,9 +63,11 @@ def _summary(draft: Draft) -> Iterator[str]:
     yield f"{len(draft.taken)} values taken, {len(draft.left)} not; {len(draft.same)} are our defaults anyway"
     groups: dict[tuple[str, str, str], list[Parameter]] = {}
     for parameter, why in draft.left:
-        groups.setdefault((parameter.file, parameter.key.lower(), why), []).append(parameter)
-    for (file, _, why), all_of in groups.items():
+        groups.setdefault((parameter.file, parameter.key.lower() or parameter.text, why), []).append(parameter)
+    for (_, _, why), all_of in groups.items():
         first = all_of[0]
         others = list(dict.fromkeys(str(parameter.line) for parameter in all_of if parameter.line != first.line))
         more = f" (also in lines {', '.join(others[:8])}{' and more' if len(others) > 8 else ''})" if others else ""
-        yield f"{file}:{first.line}: {first.key}={first.value[:60]}: {why}{more}"
+        yield f"{first.place}: {first.text}: {why}{more}"
+    if draft.untried:
+        yield f"taken as they are; Slurm tries them at `up`: {', '.join(draft.untried)}"

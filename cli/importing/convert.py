@@ -46,6 +46,8 @@ _WHY = {
     "DownNodes": "nodes begin idle: drain them with scontrol",
 }
 """Keys that `slurm.settings` would take, or refuse without saying what to use instead."""
+_SHOWN = 10
+"""Lines of nodes in a message."""
 _LEFT = {key.lower(): why for keys, why in _WHY.items() for key in keys.split()}
 
 _FIELDS = {
@@ -73,6 +75,9 @@ def convert(slurm_conf: Path, gres_conf: Path | None, dump: Path | None) -> tupl
     draft = Draft()
     nodes = read_nodes(lines, list(read_lines(gres_conf)) if gres_conf is not None else [], draft)
     if not nodes:
+        refused = [f"{said.place}: {said.text}: {why}" for said, why in draft.left if said.key.lower() == "nodename"]
+        if refused:
+            raise Failure("\n".join(refused[:_SHOWN]), hint="correct these lines: no node could be taken")
         raise Failure(f"{slurm_conf} has no node", hint="its NodeName lines may be in a file that it includes")
     members = _read_partitions(lines, nodes, draft)
     pools = put_pools(nodes, members, draft)
@@ -178,6 +183,7 @@ def _read_settings(lines: Iterable[list[Parameter]], draft: Draft) -> None:
         ours = effective_settings(load_config({"worker_nodes": draft.sections["worker_nodes"]}))
     except ConfigError:  # what is wrong with the pools is told in the end
         ours = {}
+    draft.known = {key.lower() for key in ours}
     same = _DEFAULTS | {"preemptmode=off"} | {f"{key}={value}".lower() for key, value in ours.items()}
     if "accounts" in draft.sections:
         # Accounts that are declared are enforced.

@@ -25,6 +25,14 @@ class Draft:
         """What is our default anyway."""
         self.left: list[tuple[Parameter, str]] = []
         """What was not taken, and why."""
+        self.known: set[str] = set()
+        """Keys that our own slurm.conf has, in small letters."""
+
+    @property
+    def untried(self) -> tuple[str, ...]:
+        """Keys that are taken as they are, which Slurm alone can judge."""
+        settings = {path[-1] for path in self.taken if path[-2:-1] == ("settings",)}
+        return tuple(sorted(key for key in settings if key.lower() not in self.known))
 
     def put(self, path: Path, value: Any, parameter: Parameter) -> None:
         """Set a value."""

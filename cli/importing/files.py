@@ -28,6 +28,16 @@ class Parameter:
     key: str
     value: str
 
+    @property
+    def text(self) -> str:
+        """As it is written, shortened."""
+        return f"{self.key}={self.value[:60]}" if self.key else self.value[:60]
+
+    @property
+    def place(self) -> str:
+        """The file and the line."""
+        return f"{self.file}:{self.line}"
+
 
 def read_lines(path: Path, above: tuple[Path, ...] = ()) -> Iterator[list[Parameter]]:
     """Pairs of each line of slurm.conf, and of the files that it includes. Raises Failure.
@@ -41,7 +51,7 @@ def read_lines(path: Path, above: tuple[Path, ...] = ()) -> Iterator[list[Parame
             yield from read_lines(_included(include[1], path, number), (*above, path.resolve()))
             continue
         pairs = [(key, value.strip('"')) for key, value in _PAIR.findall(text)]
-        if rest := _PAIR.sub(" ", text).strip():
+        if rest := " ".join(_PAIR.sub(" ", text).split()):
             pairs.append(("", rest))
         if pairs:
             yield [Parameter(file=str(path), line=number, key=key, value=value) for key, value in pairs]
@@ -78,6 +88,8 @@ def _included(name: str, path: Path, number: int) -> Path:
 def hosts(listed: str) -> list[str]:
     """Names in a host list, `rack[0-3]node[01-16],login`. Raises ValueError where it is none."""
     found: list[str] = []
+    if re.search(r"[\[\]]", re.sub(r"\[[^\[\]]*\]", "", listed)):
+        raise ValueError(f"{listed[:60]}: the bracket is not {'closed' if '[' in listed else 'opened'}")
     for part in re.findall(r"(?:[^,\[\]]|\[[^\]]*\])+", listed):
         pieces = [_alternatives(piece) for piece in re.findall(r"[^\[]*\[[^\]]*\]|[^\[\]]+", part.strip())]
         if len(found) + prod(map(len, pieces)) > _MOST_HOSTS:
@@ -91,4 +103,6 @@ def _alternatives(piece: str) -> tuple[str, ...]:
     for first, last in re.findall(r"(\d+)-(\d+)", piece.partition("[")[2]):
         if int(last) - int(first) > _MOST_HOSTS:
             raise ValueError("names too many hosts")
+        if int(last) < int(first):
+            raise ValueError(f"{first}-{last} runs backwards")
     return expand(piece) if "[" in piece else (piece,)

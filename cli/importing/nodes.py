@@ -85,7 +85,10 @@ def _node(name: str, options: dict[str, Parameter], devices: list[dict[str, Para
     """Raises ValueError."""
 
     def number(key: str) -> int:
-        return int(options[key].value) if key in options else 1
+        value = options[key].value if key in options else "1"
+        if not re.fullmatch("[0-9]{1,15}", value):
+            raise ValueError(f"{options[key].text} is no number")
+        return int(value)
 
     for key in ("realmemory", "weight", "tmpdisk"):
         number(key)

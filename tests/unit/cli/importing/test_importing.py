@@ -296,6 +296,12 @@ def test_what_is_refused_of_a_partition_leaves_one_whose_name_goes_on_alone(tmp_
         ("", "has no node"),
         ("Include slurm.conf\n", "includes itself"),
         ("Include other.conf\n", "slurm.conf:1 includes other.conf, which is not there"),
+        ("\nNodeName=n[1-4 CPUs=8", r"slurm.conf:2: NodeName=n\[1-4: .* n\[1-4: the bracket is not closed"),
+        ("NodeName=n1-4] CPUs=8", r"slurm.conf:1: NodeName=n1-4\]: .* the bracket is not opened"),
+        ("NodeName=n[4-1] CPUs=8", r"slurm.conf:1: NodeName=n\[4-1\]: .* 4-1 runs backwards"),
+        ("NodeName=n[0001-99999]", r"slurm.conf:1: NodeName=n\[0001-99999\]: .* names too many hosts"),
+        ("NodeName=n CPUs=abc", "slurm.conf:1: NodeName=n: .* CPUs=abc is no number"),
+        ("NodeName=n CPUs=1 RealMemory=-5", "slurm.conf:1: NodeName=n: .* RealMemory=-5 is no number"),
     ],
 )
 def test_one_message_where_there_is_nothing_to_go_by(tmp_path: Path, text: str, said: str) -> None:
@@ -365,3 +371,14 @@ def test_a_file_that_is_not_there_is_status_1(command: Command, tmp_path: Path) 
     done = command("import", str(tmp_path / "none.conf"))
     assert (done.status, done.out) == (1, "")
     assert "none.conf cannot be read: No such file or directory" in done.err
+
+
+def test_what_is_not_understood_is_shown_as_written_and_what_slurm_alone_knows_is_listed(
+    command: Command, tmp_path: Path
+) -> None:
+    file = written(tmp_path, "NodeName=n CPUs=1 RealMemory=2000\nfoo  bar\n=x y\nNonsense=5\nA=B=C\nKillWait=45\n")
+    lines = command("import", str(file)).err.splitlines()
+    assert lines[1:3] == [
+        f"{file}:{line}: is not understood: slurm.conf has KEY=VALUE" for line in ("2: foo bar", "3: =x y")
+    ]
+    assert lines[-1] == "taken as they are; Slurm tries them at `up`: A, Nonsense"
