@@ -91,7 +91,7 @@ ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
     "nothing is there": (nothing, [("", 3, "nothing of a cluster is in namespace slurm")]),
     "slurmctld starts": (starting, [("", 1, "^1. error: slurmctld does not run: its pod controller-0 is starting")]),
     "slurmctld's pod is not there": (
-        lambda c: (starting(c), c.remove("Pod", "controller-0"), c.remove("StatefulSet", "controller")),
+        both(starting, lambda c: c.remove("Pod", "controller-0"), lambda c: c.remove("StatefulSet", "controller")),
         [("", 1, 'is not there seen: error: container not found ("slurmctld") mend: slurmstack up')],
     ),
     "nobody may ask Slurm": (
