@@ -22,6 +22,7 @@ from tests.unit.cli.doctor.cluster.situations import (
     ago,
     both,
     drained,
+    no_config,
     no_slurmd,
     populating,
     queued,
@@ -64,11 +65,19 @@ def tried_again(cluster: RecordedCluster) -> None:
     cluster.objects.append(pod)
 
 
+def mounted_since(cluster: RecordedCluster) -> None:
+    """The ConfigMap is back, and the first container waits for something else."""
+    no_config(cluster)
+    munged = {"name": "munged", "state": {"running": {}}}
+    cluster.thing("Pod", "default-1")["status"]["initContainerStatuses"] = [munged]
+
+
 FINE: dict[str, Ill] = {
     "nothing": lambda _: None,
     **{reason: queued("12", reason) for reason in ("Priority", "JobHeldUser", "QOSMaxJobsPerUserLimit")},
     "a step that succeeded at the second try": tried_again,
     "slurmd registers after its pod is ready": both(no_slurmd, since("Ready", 5)),
+    "a pod whose ConfigMap came late": mounted_since,
     "a pod that waited long for its machine": both(lambda c: c.unready("default-1"), since("PodScheduled", 30)),
 }
 
