@@ -109,7 +109,7 @@ class Login(pulumi.ComponentResource):
                     **self._jail.env,
                     **mounts_env(self._mounts, in_jail=True, shared=self._jail.shared()),
                 ),
-                *known_as(self._scope, self._secrets),
+                *known_as(self._secrets),
             ],
             **pods.serving("ssh", SSH_PORT, pods.tcp_probe(SSH_PORT, period=10)),
             security_context=pods.into_jail("sshd"),

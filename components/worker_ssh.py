@@ -17,9 +17,9 @@ from slurm.users import login_limits
 CONTAINER = "worker-sshd"
 
 
-def known_as(scope: Scope, secrets: Secrets) -> list[k8s.core.v1.EnvVarArgs]:
+def known_as(secrets: Secrets) -> list[k8s.core.v1.EnvVarArgs]:
     """What ssh in the jail of a pod knows all workers by (images/jail/known_host.py); empty where they have no sshd."""
-    if not scope.config.worker_ssh:
+    if secrets.worker_public_key is None:
         return []
     return [k8s.core.v1.EnvVarArgs(name="WORKER_HOST_KEY", value=secrets.worker_public_key)]
 
@@ -58,6 +58,7 @@ def sshd(scope: Scope, jail: JailVolume, mounts: Sequence[Mount]) -> k8s.core.v1
 
 def sshd_volumes(secrets: Secrets) -> list[k8s.core.v1.VolumeArgs]:
     """Those that it has alone."""
+    assert secrets.worker_host_key is not None
     return [
         volumes.secret_volume("worker-host-key", secrets.worker_host_key.metadata.name),
         volumes.empty_dir("ssh-tmp", size_limit=pods.SMALL),

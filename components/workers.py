@@ -199,7 +199,7 @@ def _slurmd(args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
                 **_gpu_env(pool.resources.gpus),
             ),
             *_scratch_env(pool),
-            *(known_as(args.scope, args.secrets) if args.in_jail else []),
+            *(known_as(args.secrets) if args.in_jail else []),
         ],
         ports=[
             k8s.core.v1.ContainerPortArgs(name="slurmd", container_port=SLURMD_PORT),

@@ -13,6 +13,7 @@ from images.common.slurm_records import Columns, amounts, count, expand, moment,
 
 RUNNING: Final = "RUNNING"
 PENDING: Final = "PENDING"
+SUSPENDED: Final = "SUSPENDED"
 ENDED: Final = "COMPLETING"
 """Of a job that has ended, and whose nodes are not free yet."""
 
@@ -30,6 +31,11 @@ ENVIRONMENT: Final = {"SLURM_BITSTR_LEN": "0", "SLURM_TIME_FORMAT": "%s"}
 
 _YEAR: Final = 365 * 24 * 3600
 """Seconds of the limit that the backfill scheduler gives to a job that has none, when it starts it."""
+
+
+def base_state(shown: str) -> str:
+    """`PENDING`, `RUNNING`, ...: what a job is besides a state that squeue shows in place of that."""
+    return _MORE_STATES.get(shown, shown)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +82,7 @@ class Job:
     @property
     def base_state(self) -> str:
         """`PENDING`, `RUNNING`, ...: what it is besides a state that squeue shows in place of that."""
-        return _MORE_STATES.get(self.state, self.state)
+        return base_state(self.state)
 
     @property
     def waits(self) -> bool:

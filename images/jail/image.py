@@ -55,8 +55,9 @@ if [ -e /run/slurm/worker_host_key.pub ] && [ "$(id -u)" -ge 1000 ] && [ -O "$HO
   && ! ls -d "$HOME"/.ssh/id_* >/dev/null 2>&1; then (
   umask 077; new=".new.$$"
   mkdir -p "$HOME/.ssh" && cd "$HOME/.ssh" \\
-    && ssh-keygen -q -t ed25519 -N "" -C "$(id -un)@cluster" -f "$new" && ln "$new" id_ed25519 \\
-    && mv "$new.pub" id_ed25519.pub && { echo; cat id_ed25519.pub; } >>authorized_keys
+    && ssh-keygen -q -t ed25519 -N "" -C "$(id -un)@cluster" -f "$new" \\
+    && { echo; cat "$new.pub"; } >>authorized_keys \\
+    && { ln "$new" id_ed25519 || { mv -n "$new" id_ed25519; [ ! -e "$new" ]; }; } && mv "$new.pub" id_ed25519.pub
   rm -f "$new" "$new.pub"
 ) </dev/null >/dev/null 2>&1; fi
 """

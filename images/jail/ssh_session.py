@@ -28,14 +28,16 @@ from typing import Final
 
 from images.common.command import Runner, run
 from images.common.mountinfo import libc
+from images.common.slurm_jobs import RUNNING, base_state
 
 TASK: Final = "/usr/libexec/slurmstack/ssh-task"
 
 SRUN: Final = (
     "/usr/bin/srun", "--quiet", "--overlap", "--external-launcher", "--nodes=1", "--ntasks=1", "--cpu-bind=none",
-    "--mpi=none", "--job-name=ssh", "--chdir=/",
+    "--mpi=none", "--job-name=ssh", "--chdir=/", "--propagate=NONE",
 )  # fmt: skip
-"""A step with all that the job has on the node, also of what other steps use: that is `--external-launcher`."""
+"""A step with all that the job has on the node, also of what other steps use: that is `--external-launcher`. Its limits
+are the job's, and not those of login sessions, which hold for this program."""
 
 KEPT: Final = ("SSH_", "LC_", "LANG", "TERM", "COLORTERM", "NO_COLOR", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
 """What the names of variables begin with that a session has besides its user's; those of Slurm are not among them."""
@@ -57,15 +59,16 @@ def newest_job(node: str, runner: Runner = run) -> list[str]:
 
     Of a heterogeneous job, `11+1`, srun takes the number of the whole and the component. Raises OSError.
     """
-    asked = ("/usr/bin/squeue", "--me", "--noheader", "--states=running", f"--nodelist={node}", "--sort=-S,-i")
-    result = runner([*asked, "--format=%A %i"], timeout=60.0)
+    asked = ("/usr/bin/squeue", "--me", "--all", "--noheader", f"--nodelist={node}", "--sort=-S,-i")
+    result = runner([*asked, "--format=%T %A %i"], timeout=60.0)
     if not result.ok:
         raise OSError(result.message)
-    number, shown, *_ = (*result.stdout.split(), "", "")
-    whole, plus, component = shown.partition("+")
-    if plus:
-        return [f"--jobid={whole}", f"--het-group={component}"]
-    return [f"--jobid={number}"] if number else []
+    for line in result.stdout.splitlines():
+        state, number, shown = line.split()
+        if base_state(state) == RUNNING:
+            whole, plus, component = shown.partition("+")
+            return [f"--jobid={whole}", f"--het-group={component}"] if plus else [f"--jobid={number}"]
+    return []
 
 
 def environment(account: pwd.struct_passwd, given: Mapping[str, str]) -> dict[str, str]:

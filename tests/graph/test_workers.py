@@ -169,7 +169,7 @@ def test_limits_of_login_nodes_reach_sshd_and_nobody_else_and_bind_unless_the_st
 
 
 def test_a_worker_with_the_jail_has_sshd_that_ends_after_slurmd_with_a_key_of_its_own() -> None:
-    recording = recorded(login__user_limits=LIMITS)
+    recording = recorded(login__user_limits=LIMITS, worker_ssh=True)
     spec = pod(recording, "slurm-pool-cpu-pods")
     sshd = containers(spec)["worker-sshd"]
     assert (list(containers(spec)), sshd["restartPolicy"]) == (["munged", "worker-sshd", "slurmd"], "Always")
@@ -183,8 +183,8 @@ def test_a_worker_with_the_jail_has_sshd_that_ends_after_slurmd_with_a_key_of_it
     assert [key.split()[0] for key in known] == ["ssh-ed25519"]
 
 
-@pytest.mark.parametrize(("pool", "changes"), [("plain", {}), ("cpu", {"worker_ssh": False})])
-def test_without_the_jail_or_where_the_stack_file_says_so_a_worker_has_no_sshd(
+@pytest.mark.parametrize(("pool", "changes"), [("plain", {"worker_ssh": True}), ("cpu", {})])
+def test_without_the_jail_or_where_nobody_has_asked_for_it_a_worker_has_no_sshd(
     pool: str, changes: dict[str, Any]
 ) -> None:
     spec = pod(recorded(**changes), f"slurm-pool-{pool}-pods")
