@@ -137,8 +137,21 @@ def _follow(door: socket.socket, step: subprocess.Popen[bytes], *, terminal: boo
         return None
     with task, contextlib.suppress(ConnectionError):
         socket.send_fds(task, [b"go"], [] if terminal else [0, 1, 2])
+        if not terminal and _client_leaves(task):
+            return f"{FAILED} 0".encode()
         return task.recv(64) or None
     return None
+
+
+def _client_leaves(task: socket.socket) -> bool:
+    """Wait for either end: whether the client goes before the task says anything. What it has started goes on.
+
+    sshd closes standard output alone where only that is closed at the client, as by `| head`.
+    """
+    ends = select.poll()
+    ends.register(task, select.POLLIN)
+    ends.register(2, 0)
+    return task.fileno() not in dict(ends.poll())
 
 
 def _is_own(peer: socket.socket) -> bool:

@@ -65,6 +65,7 @@ def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> Iterator[Slurm
     containers = [start_sshd(sandbox, sandbox.pods[name], key) for name in NODES]
     for pod in containers:
         wait_for_sshd(pod)
+    sandbox.pods |= {f"sshd-{pod.name}": pod for pod in containers}
     for user in UIDS:
         assert login(sandbox, user, "bash -lc true") == (0, "")
     yield sandbox
@@ -192,3 +193,23 @@ def test_a_daemon_outlives_its_session_and_all_ends_with_the_job(cluster: SlurmS
     assert session.returncode
     assert "sleep 4567" not in cluster.pods[NODES[0]].run("pgrep -a sleep").stdout
     wait_until(lambda: cluster.is_idle(*NODES), cluster.logs)
+
+
+def test_a_session_ends_with_its_client_and_has_no_right_over_who_ends_it_else(cluster: SlurmSandbox, job: str) -> None:
+    client, sshd = cluster.pods["client"], cluster.pods["sshd-default-0"]
+    session = subprocess.Popen(
+        client.command(["ssh", *OPTIONS, "alice@default-0", "echo up; sleep 4321"]),
+        stdout=subprocess.PIPE, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert session.stdout is not None
+    assert session.stdout.readline() == b"up\n"
+
+    def rights(process: str, which: str) -> int:
+        return int(sshd.run(f"sed -n 's/^{which}://p' /proc/$(pgrep -of {process})/status").stdout, 16)
+
+    # What root in the jail would have here at most. Whoever has more may not be traced (ptrace(2)).
+    assert rights("worker-[s]shd", "CapPrm") & ~rights("libexec/slurmstack/ssh-[s]ession", "CapBnd")
+    client.run("pkill -KILL -f 'sleep 432[1]'")
+    wait_until(lambda: not sshd.run("pgrep -f libexec/slurmstack/ssh-[s]ession").stdout, cluster.logs)
+    session.wait()
+    assert "sleep 4321" in cluster.pods[NODES[0]].run("pgrep -a sleep").stdout, "a program goes on, as with any sshd"
