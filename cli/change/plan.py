@@ -104,10 +104,11 @@ def plan(kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *
         outside = pool.submit(kubectl.items, f"persistentvolume,{RIGHTS_OUTSIDE}", *of_all)
         it = pool.submit(kubectl.items, "namespace", namespace, OWNERS)
         operated = pool.submit(_operated, kubectl, namespace)
-        inside = objects_in(kubectl, namespace) | operated.result()
+        inside = objects_in(kubectl, namespace)
+        kept = _kept(inside, namespace)
+        objects = manifests(record(sections, stack=stack, generated=kept))  # the program needs no more than the keys
+        inside |= operated.result()
         found = {key(item): item for item in (*it.result(), *outside.result())} | inside
-    kept = _kept(inside, namespace)
-    objects = manifests(record(sections, stack=stack, generated=kept))
     if kept.damaged:
         raise Failure(
             f"Secret {GENERATED}: {', '.join(kept.damaged)} is no such key",

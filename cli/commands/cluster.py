@@ -197,8 +197,10 @@ def _up_with_pulumi(stack: Stack, report: Report, *, yes: bool, kill_jobs: bool)
 
 
 def _up_with_kubectl(stack: Stack, report: Report, *, yes: bool, timeout: int, kill_jobs: bool, backup: bool) -> None:
-    kubectl = reach(stack)
-    with program_loading(), held(kubectl, stack.config.cluster.namespace, "up", report, timeout=timeout) as lock:
+    with (
+        program_loading(),
+        held(kubectl := reach(stack), stack.config.cluster.namespace, "up", report, timeout=timeout) as lock,
+    ):
         with ThreadPoolExecutor() as pool:  # Slurm is asked while the program loads and runs
             asked = pool.submit(read_queue, kubectl, stack.config.cluster.namespace)
             asking = pool.submit(planned_policy, kubectl, stack.config)
