@@ -10,7 +10,7 @@ from cli.doctor.cluster.rules.pods import state_of, why_unplaced
 from cli.kubectl.client import SILENT_SLURMDBD, component_of, is_true
 from cli.status.snapshot import Snapshot, at, condition
 from config.rules.nodes import HIDDEN
-from slurm.names import ACCOUNTING, ACCOUNTING_HOST, BACKUP, DATABASE
+from slurm.names import ACCOUNTING, ACCOUNTING_HOST, BACKUP, DATABASE, LOGIN, WORKER
 
 
 def find(cluster: Snapshot) -> Iterator[Finding]:
@@ -80,7 +80,7 @@ def _jobs(cluster: Snapshot) -> Iterator[Finding]:
         why = failed.get("message") or failed.get("reason") or "failed" if failed.get("status") == "True" else ""
         logs = cluster.kubectl(f"logs job/{name} --all-containers --tail 5")
         if component == "jail" and not is_true(job, "Complete"):
-            yield _populating(cluster, name, why)
+            yield from _populating(cluster, name, why)
         elif why and component == BACKUP:
             cause = f"a backup, or a look at backups, has failed: {name}"
             yield Finding(f"job {name}", "error", cause, f"{logs}; docs/restore.md", (why,), weight=2)
@@ -89,8 +89,11 @@ def _jobs(cluster: Snapshot) -> Iterator[Finding]:
             yield Finding(f"job {name}", "error", cause, f"{logs}; then `slurmstack up`", (why,), after, 2)
 
 
-def _populating(cluster: Snapshot, job: str, failed: str) -> Finding:
-    """Login and worker nodes wait until the jail is whole. Pods of earlier tries stay: the last one tells."""
+def _populating(cluster: Snapshot, job: str, failed: str) -> Iterator[Finding]:
+    """Login and worker nodes wait until the jail is whole. Pods of earlier tries stay: the last one tells.
+
+    Where none waits, it is whole, and Kubernetes has not counted the Job's pod yet.
+    """
     made = {at(pod.item["metadata"].get("creationTimestamp")): pod for pod in cluster.pods if pod.owner == job}
     problems = [failed]
     for pod in [made[max(made)]] if made else []:
@@ -100,11 +103,12 @@ def _populating(cluster: Snapshot, job: str, failed: str) -> Finding:
         problems += [f"it ended with exit status {ended['exitCode']}" for _, ended in states if ended.get("exitCode")]
     problems = [text for text in problems if text and not text.startswith("ContainerCreating")]
     logs, after = cluster.kubectl(f"logs job/{job} --tail 5"), ("claim jail", f"owner {job}")
-    if not problems:
+    if problems:
+        mend = f"{logs}; correct what it says (a volume that is too small: jail.size), then `slurmstack up`"
+        yield Finding("jail", "error", "the jail could not be populated", mend, tuple(problems[:2]), after, 15)
+    elif not all(pod.is_up for pod in cluster.pods if component_of(pod.item) in {LOGIN, WORKER}):
         cause = "the jail is being populated; login and worker nodes wait until it is whole"
-        return Finding("jail", "note", cause, logs, after=after, weight=15)
-    mend = f"{logs}; correct what it says (a volume that is too small: jail.size), then `slurmstack up`"
-    return Finding("jail", "error", "the jail could not be populated", mend, tuple(problems[:2]), after, 15)
+        yield Finding("jail", "note", cause, logs, after=after, weight=15)
 
 
 def _apply(cluster: Snapshot) -> Iterator[Finding]:

@@ -117,6 +117,13 @@ def test_a_jail_that_is_populated_at_the_second_try_is_not_ill_for_the_first() -
     assert found.cause.startswith("the jail is being populated")
 
 
+def test_a_jail_for_which_nobody_waits_any_more_is_whole() -> None:
+    cluster = recorded()
+    populating(None)(cluster)
+    cluster.thing("Pod", "login-0")["status"] = deepcopy(cluster.thing("Pod", "login-1")["status"])
+    assert not diagnose(cluster.look())
+
+
 def test_many_jobs_with_one_reason_are_one_finding() -> None:
     (found,) = said_of(*(queued(str(100 + number), "PartitionTimeLimit") for number in range(500)))
     assert found.cause.startswith("500 jobs never start as they are")
