@@ -6,6 +6,7 @@ Kubernetes are the objects as kubectl prints them; what it has of Slurm is typed
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -80,7 +81,7 @@ class Snapshot:
     """Part -> why it could not be read. A part that is read in part is here as well."""
 
     objects: Mapping[str, Sequence[Object]] = field(default_factory=dict)
-    """By kind: ours, and machines, leases and events."""
+    """By kind: ours, and machines, leases, events and the namespace."""
     slurmctld: str = ""
     """Why slurmctld does not answer, in its own words; empty if it does, or was not asked."""
     slurmdbd_answers: bool | None = None
@@ -111,21 +112,21 @@ class Snapshot:
         """The cluster's pods."""
         return tuple(map(_pod, self.of("Pod")))
 
-    def warned(self, item: Object) -> tuple[str, ...]:
-        """Events of Kubernetes about an object, the last one first, each once."""
-        return self._warnings.get(item["metadata"].get("uid", ""), ())
+    def warned(self, item: Object, *, for_seconds: float = -math.inf) -> tuple[str, ...]:
+        """Events of Kubernetes about an object, the last one first, each once. `for_seconds`: only those that last."""
+        found = self._warnings.get(item["metadata"].get("uid", ""), ())
+        return tuple(dict.fromkeys(text for _, first, text in found if self.now - first >= for_seconds))
 
     @cached_property
-    def _warnings(self) -> Mapping[str, tuple[str, ...]]:
-        """By the uid of what they are about: its name may be that of an earlier pod."""
-        found: dict[str, list[tuple[float, str]]] = defaultdict(list)
+    def _warnings(self) -> Mapping[str, Sequence[tuple[float, float, str]]]:
+        """With last and first time, by the uid of what they are about: its name may be that of an earlier pod."""
+        found: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
         for event in self.of("Event"):
-            seen = event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp")
+            made = event.get("eventTime") or event["metadata"].get("creationTimestamp")
+            last, first = (at(event.get(name) or made) for name in ("lastTimestamp", "firstTimestamp"))
             text = f"{event.get('reason', '')}: {event.get('message', '')}"
-            found[event["involvedObject"].get("uid", "")].append((at(seen), text))
-        return {
-            uid: tuple(dict.fromkeys(text for _, text in sorted(texts, reverse=True))) for uid, texts in found.items()
-        }
+            found[event["involvedObject"].get("uid", "")].append((last, first, text))
+        return {uid: sorted(texts, reverse=True) for uid, texts in found.items()}
 
     def pod(self, name: str) -> Pod | None:
         """The pod of this name."""
@@ -190,7 +191,10 @@ def take(kubectl: Kubectl, config: ClusterConfig, wanted: Wanted) -> Snapshot:
         unread |= missing
         for item in found:
             kind = item["kind"]
-            if kind in {"Node", "Lease", "Event"} or labels_of(item).get("app.kubernetes.io/part-of") == "slurmstack":
+            if (
+                kind in {"Node", "Lease", "Event", "Namespace"}
+                or labels_of(item).get("app.kubernetes.io/part-of") == "slurmstack"
+            ):
                 objects[kind].append(item)
     of_slurm, silent = slurm.result()
     # One that is ahead, here or there, would have a pod deleted by force that has just begun to end.

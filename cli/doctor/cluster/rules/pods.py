@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from cli.change.lock import LEASE, has_died
 from cli.doctor.cluster.findings import Finding, Severity
 from cli.kubectl.client import is_true
 from cli.status.snapshot import Object, Pod, Snapshot, at, condition
@@ -18,6 +19,9 @@ OFTEN = 3
 
 SLOW = 180
 """Seconds that a pod may take to get ready before that is told; workers and login nodes wait for the jail."""
+
+SETTLING = 60
+"""Seconds for which a pod may lack what the command that made it makes in the same moment."""
 
 _IMAGE = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
 _CONFIG = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError"}
@@ -76,6 +80,11 @@ def _claims(cluster: Snapshot) -> Iterator[Finding]:
             yield Finding(f"claim {name}", "error", cause, mend, cluster.warned(item)[:2], weight=10)
 
 
+def is_changing(cluster: Snapshot) -> bool:
+    """Whether a command changes the cluster now."""
+    return any(item["metadata"]["name"] == LEASE and not has_died(item) for item in cluster.of("Lease"))
+
+
 def _not_made(cluster: Snapshot, owner: Object) -> Iterator[Finding]:
     """Pods that Kubernetes does not make."""
     kind, name, wanted = owner["kind"], owner["metadata"]["name"], owner["spec"].get("replicas", 1)
@@ -93,7 +102,9 @@ def _not_made(cluster: Snapshot, owner: Object) -> Iterator[Finding]:
     cause = f"{', '.join(missing[:4])} of {kind} {name}: {why}"
     after = ("apply", *(f"pod {pod.name}" for pod in cluster.pods if pod.owner == name))
     weight = len(missing) * (10 if name == CONTROLLER else 1)
-    yield Finding(about, "error", cause, cluster.kubectl(f"describe {kind.lower()} {name}"), warnings, after, weight)
+    lasts = any(text.startswith("FailedCreate") for text in cluster.warned(owner, for_seconds=SETTLING))
+    severity: Severity = "note" if is_changing(cluster) and not lasts else "error"
+    yield Finding(about, severity, cause, cluster.kubectl(f"describe {kind.lower()} {name}"), warnings, after, weight)
 
 
 def _pod(cluster: Snapshot, pod: Pod) -> Iterator[Finding]:
@@ -127,6 +138,8 @@ def _pod(cluster: Snapshot, pod: Pod) -> Iterator[Finding]:
             after += _WAITS.get(pod.component, ())
     else:
         return
+    if is_changing(cluster) and cluster.now - at(pod.item["metadata"].get("creationTimestamp")) < SETTLING:
+        severity, after = "note", (*after, "apply")
     seen = (evidence,) if evidence else ()
     weight = 20 if pod.name == CONTROLLER_HOST else 5 if pod.component not in {WORKER, "login"} else 1
     yield Finding(f"pod {pod.name}", severity, f"pod {pod.name}{cause}", mend, seen, after, weight)

@@ -194,6 +194,23 @@ def no_config(cluster: RecordedCluster) -> None:
     cluster.warn("Pod", "default-1", "FailedMount", said)
 
 
+def namespace_goes(cluster: RecordedCluster) -> None:
+    """Nothing is left but what has to end first."""
+    nothing(cluster)
+    left = {
+        "type": "NamespaceContentRemaining",
+        "status": "True",
+        "message": "Some resources are remaining: pods. has 1",
+    }
+    metadata = {"name": "slurm", "deletionTimestamp": "2026-11-25T16:00:00Z"}
+    cluster.objects.append({"kind": "Namespace", "metadata": metadata, "status": {"conditions": [left]}})
+
+
+def nothing(cluster: RecordedCluster) -> None:
+    cluster.objects.clear()
+    cluster.refused["exec"] = 'Error from server (NotFound): pods "controller-0" not found'
+
+
 def no_pod(cluster: RecordedCluster) -> None:
     cluster.remove("Pod", "default-1")
     silent_node(cluster)
@@ -269,6 +286,9 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {  # what is done, the cause that 
         checked("not checked filesystem: process 17 (health-periodic) of an earlier run does not end", "default-0"),
         "takes jobs though its check filesystem does not end", "slurmstack logs "),
     # what `up` has done
+    "namespace is being deleted": (namespace_goes,
+        "the namespace slurm is being deleted, with all that is in it, since 2026-11-25T16:00:00Z",
+        "wait until `kubectl get namespace slurm` finds none, then `slurmstack up`"),
     "jail is half populated": (populating(None), "the jail is being populated", "populate-jail"),
     "volume is too small for the jail": (populating(3), "the jail could not be populated", "jail.size"),
     "users": (failed_job("users-", "Pod was failed: exit code 2"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 
@@ -22,6 +23,7 @@ from tests.unit.cli.doctor.cluster.situations import (
     ago,
     both,
     drained,
+    lease,
     no_config,
     no_slurmd,
     populating,
@@ -92,6 +94,28 @@ def test_the_same_is_one_when_it_lasts() -> None:
     assert said_of(no_slurmd, since("Ready", 600))
     late = said_of(lambda c: c.unready("default-1"), since("PodScheduled", 600))
     assert any("is not ready after" in item.cause for item in late)
+
+
+def lacks_its_config(age: int) -> Ill:
+    """A pod of so many seconds."""
+    return both(no_config, lambda c: c.thing("Pod", "default-1")["metadata"].update(creationTimestamp=ago(age)))
+
+
+def refused_since(age: int) -> Ill:
+    """Kubernetes has refused to make a pod for so many seconds."""
+    return both(
+        lambda c: c.remove("Pod", "login-0"),
+        lambda c: c.warn("StatefulSet", "login", "FailedCreate", "no service account", first=ago(age)),
+    )
+
+
+@pytest.mark.parametrize("make", [lacks_its_config, refused_since])
+@pytest.mark.parametrize(("age", "changes", "severity"), [(5, True, "note"), (5, False, "error"), (100, True, "error")])
+def test_what_is_refused_for_seconds_is_an_error_unless_it_is_just_being_made(
+    make: Callable[[int], Ill], age: int, changes: bool, severity: str
+) -> None:
+    found = said_of(make(age), *([lease(30)] if changes else []))
+    assert found[0].severity == severity
 
 
 @pytest.mark.parametrize(
