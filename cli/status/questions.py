@@ -11,7 +11,7 @@ from typing import Any
 from cli.errors import Failure
 from cli.kubectl.client import LOG_IN, Kubectl, complaint, message, understood
 from cli.kubectl.pods import DATABASE, STATE_FILE, configuration_of, put
-from cli.text import printable
+from cli.text import brief, printable
 from images.common.slurm_jobs import JobList
 from images.common.slurm_records import Columns, NodeRecord, node_records
 from slurm.names import CONFINEMENT
@@ -183,7 +183,7 @@ def ask_slurm(
     first, then = questions(wanted)
     answers, done = put(kubectl, namespace, first, then, seconds=wanted.seconds, each=wanted.each, slurmdbd=accounting)
     if not answers:
-        why = " ".join(complaint(done).split())
+        why = brief(complaint(done))
         refused = f"not allowed to run commands in its pod; {LOG_IN}"
         return {}, {"slurm": refused if "forbidden" in why else why}
     return read_answers(answers, wanted)
@@ -213,7 +213,7 @@ def read_answers(answers: Mapping[str, tuple[int, str]], wanted: Wanted) -> tupl
         else:
             unread[name] = f"exit status {status}"
     database = answers[DATABASE][0] == 0 if DATABASE in answers else None
-    return {"slurmctld": " ".join(silent.split())[:300], "slurmdbd_answers": database, **parts}, unread
+    return {"slurmctld": brief(silent), "slurmdbd_answers": database, **parts}, unread
 
 
 _REFUSED = re.compile(r"\): ([a-z]+)(?:\.[a-z0-9.]+)?(?: \S+)? is forbidden")
@@ -239,6 +239,6 @@ def read_objects(
     why, there = "not allowed", {item["kind"] for item in found}
     missing = set(_REFUSED.findall(done.stderr)) & asked.keys()
     if not missing:
-        why = " ".join(message(done.stderr).split())[:200] or "kubectl failed without a word"
+        why = brief(message(done.stderr)) or "kubectl failed without a word"
         missing = {kind for kind in kinds if asked[kind] not in there}
     return found, {KINDS[kind][1]: why for kind in kinds if kind in missing}

@@ -17,13 +17,22 @@ from functools import cached_property
 from typing import Any
 
 from cli.kubectl import pods
-from cli.kubectl.client import ANSWER_SECONDS, Kubectl, complaint, if_slurmdbd_answers, in_controller, labels_of
+from cli.kubectl.client import (
+    ANSWER_SECONDS,
+    Kubectl,
+    complaint,
+    if_slurmdbd_answers,
+    in_controller,
+    is_true,
+    labels_of,
+)
 from cli.status.questions import ListedNode, SlurmNode, Wanted, ask_slurm, read_objects
+from cli.text import brief
 from config.cluster import ClusterConfig
 from images.common.slurm_jobs import ENDED, ENVIRONMENT, Job, JobList
 from images.common.slurm_records import NotUnderstoodError, expand
 from images.common.slurm_runs import RecordError, rows, sacct
-from slurm.names import POOL_LABEL
+from slurm.names import CONTROLLER_HOST, POOL_LABEL
 
 Object = Mapping[str, Any]
 """As Kubernetes has it."""
@@ -128,6 +137,22 @@ class Snapshot:
             found[event["involvedObject"].get("uid", "")].append((last, first, text))
         return {uid: sorted(texts, reverse=True) for uid, texts in found.items()}
 
+    def has_lost(self, pod: Pod) -> bool:
+        """Whether Kubernetes hears nothing of a pod's machine."""
+        for machine in self.of("Node"):
+            if machine["metadata"]["name"] == pod.node:
+                return not is_true(machine, "Ready")
+        # Who does not see machines sees what Kubernetes has made of the pod: kubelet says both alike.
+        containers = pod.status.get("containerStatuses", [])
+        marked = condition(pod.item, "Ready").get("status") == "False"
+        return marked and bool(containers) and all(one["ready"] for one in containers)
+
+    @property
+    def slurmctld_lost_with(self) -> str:
+        """The machine with which slurmctld is down; empty where it answers, or its machine does."""
+        pod, silent = self.pod(CONTROLLER_HOST), self.slurmctld or "slurm" in self.unread
+        return pod.node if pod is not None and silent and self.has_lost(pod) else ""
+
     def pod(self, name: str) -> Pod | None:
         """The pod of this name."""
         return self._named.get(name)
@@ -167,6 +192,13 @@ def condition(item: Object, kind: str) -> Object:
     """What Kubernetes says of an object in this respect; empty where it says nothing."""
     found: Sequence[Object] = item.get("status", {}).get("conditions", [])
     return next((one for one in found if one["type"] == kind), {})
+
+
+def lost_slurmctld(machine: str, kubectl: str, namespace: str) -> tuple[str, str]:
+    """What there is to say where slurmctld is down with its machine, and what mends it. `kubectl`: to be copied."""
+    cause = f"slurmctld is down with its machine {machine}: no other one is started while that may still run"
+    command = f"{kubectl} delete pod {CONTROLLER_HOST} -n {namespace} --force --grace-period=0"
+    return cause, f"only once {machine} is really off, as two slurmctld on one state lose jobs: {command}"
 
 
 def take(kubectl: Kubectl, config: ClusterConfig, wanted: Wanted) -> Snapshot:
@@ -281,7 +313,7 @@ def read_job(
         if shown.returncode == 0:
             present = list(JOBS.read(shown.stdout))
         elif _UNKNOWN_JOB not in shown.stderr:
-            missing["squeue"] = complaint(shown)
+            missing["squeue"] = brief(complaint(shown))
     except NotUnderstoodError as error:
         missing["squeue"] = str(error)
     if accounting:
@@ -291,7 +323,7 @@ def read_job(
             if recorded.returncode == 0:
                 runs = list(rows(recorded.stdout.splitlines(), FIELDS))
             else:
-                missing["sacct"] = complaint(recorded)
+                missing["sacct"] = brief(complaint(recorded))
         except RecordError as error:
             missing["sacct"] = str(error)
     return KnownJob(id=job, present=tuple(present), runs=tuple(runs), missing=missing)

@@ -66,7 +66,8 @@ def _machines(cluster: Snapshot) -> Iterator[Finding]:
             cause = f"the Kubernetes machine {name} {problem}"
             mend = f"kubectl describe node {name}; replace it (local: `slurmstack local up`)"
             seen = (kubelet.get("message", ""), f"its pods: {', '.join(on) or 'none of ours'}")
-            yield Finding(f"machine {name}", "error" if on else "warning", cause, mend, seen, weight=len(on))
+            after = ("slurmctld",) if name == cluster.slurmctld_lost_with else ()
+            yield Finding(f"machine {name}", "error" if on else "warning", cause, mend, seen, after, len(on))
 
 
 def _claims(cluster: Snapshot) -> Iterator[Finding]:
@@ -211,14 +212,17 @@ def state_of(container: Object) -> tuple[Object, Object]:
 
 def _leaving(cluster: Snapshot, pod: Pod) -> Iterator[Finding]:
     jobs, after = cluster.jobs_on.get(pod.name, ()), (f"machine {pod.node}",)
-    left = at(pod.item["metadata"].get("deletionTimestamp")) - cluster.now
+    metadata = pod.item["metadata"]
+    left = at(metadata.get("deletionTimestamp")) - cluster.now
+    # Slurm's pods may take days to end. One whose machine is lost does not end at all.
+    overdue = -left + (metadata.get("deletionGracePeriodSeconds", 0) if cluster.has_lost(pod) else 0)
     if pod.component == WORKER and jobs:
         seen = tuple(f"job {job.id} of {job.user}, {job.state.lower()}" for job in jobs[:8])
         cause = f"{pod.name} leaves and waits for {len(jobs)} job{'s' if len(jobs) > 1 else ''}"
         mend = f"wait, or end them: {cluster.slurm('scancel ' + ' '.join(job.id for job in jobs[:8]))}"
         limit = f"it is ended in {left / 3600:.1f} h at the latest"
         yield Finding(f"pod {pod.name}", "note", cause, mend, (*seen, limit), after)
-    elif left < -60:
-        cause = f"pod {pod.name} should have ended {-left / 60:.0f} min ago; its machine may be lost"
+    elif overdue > 60:
+        cause = f"pod {pod.name} should have ended {overdue / 60:.0f} min ago; its machine may be lost"
         mend = f"if the machine is gone for good: {cluster.kubectl(f'delete pod {pod.name} --force')}"
         yield Finding(f"pod {pod.name}", "error", cause, mend, after=after)

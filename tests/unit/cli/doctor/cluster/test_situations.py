@@ -19,11 +19,13 @@ from tests.stacks import with_change
 from tests.unit.cli.doctor.cluster.recorded_cluster import RecordedCluster, recorded
 from tests.unit.cli.doctor.cluster.situations import (
     SITUATIONS,
+    URL,
     Ill,
     ago,
     both,
     drained,
     lease,
+    lost_slurmctld,
     no_config,
     no_slurmd,
     populating,
@@ -122,12 +124,21 @@ def test_what_is_refused_for_seconds_is_an_error_unless_it_is_just_being_made(
     "name",
     [
         "no machine has room", "pods are refused", "the jail's pod is refused", "image", "machine is lost",
+        "slurmctld's machine is lost",
         "apply was cut short",
     ],
 )  # fmt: skip
 def test_what_follows_from_a_cause_is_no_finding_of_its_own(name: str) -> None:
     (found,) = said_of(SITUATIONS[name][0])
     assert found.consequences
+
+
+def test_a_pod_that_may_take_a_year_to_end_hangs_where_its_machine_is_lost() -> None:
+    (found,) = said_of(lost_slurmctld)
+    assert any(text.startswith("pod controller-0 should have ended ") for text in found.consequences)
+    assert found.evidence == (f'error: Post "{URL}": dial tcp 10.99.0.3:10250: connect: no route to host',)
+    back = said_of(lost_slurmctld, lambda c: c.refused.clear())  # slurmctld answers: nothing is to be done by force
+    assert "--force" not in back[0].mend
 
 
 def test_a_jail_that_is_populated_at_the_second_try_is_not_ill_for_the_first() -> None:
