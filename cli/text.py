@@ -11,6 +11,8 @@ from rich.markup import escape
 
 from cli.errors import USAGE, Failure
 
+_BRIEF = 200
+
 _UNBROKEN = 100_000
 """Columns where no terminal has an end."""
 
@@ -27,6 +29,12 @@ def ago(seconds: float) -> str:
 def plain(text: str) -> str:
     """One line, with single blanks."""
     return " ".join(printable(text).split())
+
+
+def brief(text: str) -> str:
+    """One line of at most 200 characters."""
+    line = plain(text)
+    return line if len(line) <= _BRIEF else f"{line[: _BRIEF - 3]}..."
 
 
 def printable(text: str) -> str:

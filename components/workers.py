@@ -19,7 +19,9 @@ from components.kit.volumes import JailVolume
 from components.secrets import Secrets
 from components.worker_ssh import known_as, sshd, sshd_volumes
 from config.base import parse_cpus
+from config.rules.services import OF_THE_WORKER
 from config.sections.machines import Gpus
+from config.sections.slurm import folded
 from config.sections.workers import WorkerPool as WorkerPoolConfig
 from slurm.elastic import mark, settings
 from slurm.health import SETTINGS_DIR
@@ -285,6 +287,7 @@ def _confinement(args: WorkerPoolArgs) -> dict[str, str]:
     return {
         **({"CONFINEMENT": pool.confinement} if pool.confinement != "auto" else {}),
         **({"CONTAINERS": "yes"} if pool.containers else {}),
+        **({"PLUGINS": "slurm.settings"} if OF_THE_WORKER & folded(args.scope.config.slurm.settings).keys() else {}),
         **({"SHARED_CPUS": "yes"} if asked < pool.resources.cpus else {}),
     }
 

@@ -85,6 +85,7 @@ def slurm_conf(config: ClusterConfig) -> str:
         config=config,
         names=names,
         partitions=partition_lines(config),
+        confined=bool(pools) and all(pool.confinement == "required" for pool in pools),
         gpus=any(pool.resources.gpus.count for pool in config.worker_nodes.values()),
         shards=has_shards(config.worker_nodes.values()),
         tree=wants_tree(config),

@@ -16,6 +16,7 @@ from cli.change.owner import AFTERWARDS, only_kept
 from cli.commands.options import ConfigOption, JsonOption, failing_with
 from cli.doctor.cluster.findings import Finding, as_data, print_findings
 from cli.doctor.cluster.rules import diagnose, diagnose_job
+from cli.doctor.cluster.rules.configuration import deleted_namespace
 from cli.errors import FAILED, USAGE, Failure
 from cli.kubectl.client import Kubectl
 from cli.logs.lines import errors_on_nodes
@@ -119,6 +120,8 @@ def job(
 def _look(stack: Stack, kubectl: Kubectl) -> Snapshot:
     """What can be read of the cluster. Raises Failure if that is nothing."""
     cluster = take(kubectl, stack.config, DOCTOR)
+    if deleted_namespace(cluster) is not None:
+        return cluster
     if not cluster.of("Pod", "StatefulSet", "Deployment", "Job") and "slurm" in cluster.unread:
         kubectl = reach(stack, seconds=SILENT)  # says it better where there is no such cluster, or it is silent
         whys = "; ".join(dict.fromkeys(f"{part}: {why}" for part, why in cluster.unread.items()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -230,9 +231,16 @@ def is_forbidden(done: subprocess.CompletedProcess[str]) -> bool:
     return done.returncode != 0 and "(Forbidden)" in done.stderr
 
 
+_QUERY = re.compile(r"(?<=\w)\?command=[^\s\"]*")
+
+
 def complaint(done: subprocess.CompletedProcess[str]) -> str:
-    """Why a command in a pod has failed, in its own words, or in those of kubectl where it was not even started."""
-    lines = [line for line in message(done.stderr).splitlines() if not line.startswith("command terminated with")]
+    """Why a command in a pod has failed, in its own words, or in those of kubectl where it was not even started.
+
+    That names the kubelet's URL, with the whole command in its query.
+    """
+    said = _QUERY.sub("", message(done.stderr))
+    lines = [line for line in said.splitlines() if not line.startswith("command terminated with")]
     return "\n".join(lines) or done.stdout.strip() or "no message"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cli.kubectl.client import ASK_SLURMDBD, Kubectl, component_of, in_controller
+from cli.kubectl.client import ASK_SLURMDBD, Kubectl, component_of, in_controller, is_true
 from slurm.names import JAIL_DIR
 from slurm.rights import IN_JAIL
 
@@ -39,7 +39,8 @@ def pod_of(item: Mapping[str, Any]) -> Pod:
     return Pod(
         name=item["metadata"]["name"],
         phase=LEAVING if leaving else status.get("phase", "Unknown"),
-        ready=bool(containers) and all(container["ready"] for container in containers),
+        # Where a machine is lost, what its kubelet has said of containers stays as it was.
+        ready=is_true(item, "Ready") and bool(containers) and all(container["ready"] for container in containers),
         restarts=sum(container["restartCount"] for container in containers),
         node=item["spec"].get("nodeName", ""),
         component=component_of(item),

@@ -13,6 +13,7 @@ from rich.text import Text
 from cli.kubectl.client import SILENT_SLURMDBD
 from cli.status.questions import ListedNode
 from cli.status.read import Jail, Pool, Queue, Roll, Status
+from cli.status.snapshot import lost_slurmctld
 from cli.text import ago, open_console, printable
 from slurm.names import ACCOUNTING, ACCOUNTING_HOST, CONTROLLER_HOST, WORKER
 
@@ -71,6 +72,10 @@ def _pods(status: Status) -> Iterator[Table | Text]:
 
 
 def _nodes(status: Status) -> Iterator[Table | Text]:
+    if status.slurmctld_lost_with:
+        said = lost_slurmctld(status.slurmctld_lost_with, status.reached_by, status.namespace)
+        yield Text("; ".join(said), style="red")
+        return
     if status.slurmctld:
         logs = f"`{status.reached_by} logs -n {status.namespace} {CONTROLLER_HOST} -c slurmctld` and `-c munged`"
         yield Text(f"slurmctld does not answer: {printable(status.slurmctld)}; see {logs}", style="red")

@@ -11,7 +11,7 @@ from typing import Any
 from cli.errors import Failure
 from cli.kubectl.client import LOG_IN, Kubectl, complaint, message, understood
 from cli.kubectl.pods import DATABASE, STATE_FILE, configuration_of, put
-from cli.text import printable
+from cli.text import brief, printable
 from images.common.slurm_jobs import JobList
 from images.common.slurm_records import Columns, NodeRecord, node_records
 from slurm.names import CONFINEMENT
@@ -65,6 +65,7 @@ KINDS = {
     "persistentvolumeclaims": ("PersistentVolumeClaim", "claims"),
     "leases": ("Lease", "lease"),
     "events": ("Event", "events"),
+    "namespaces": ("Namespace", "namespace"),
 }
 """Kinds as the API server calls them -> as an object calls itself, and the part of the Snapshot."""
 
@@ -109,6 +110,7 @@ DOCTOR = Wanted(
         ("pods", "nodes"),
         ("statefulsets", "deployments", "jobs", "persistentvolumeclaims", "leases"),
         ("events",),
+        ("namespaces",),
     ),
     # Slurm tries munge for longer than a question may take, and then names it: so it is asked itself.
     first=("clock", "configuration", "munge", "slurmctld"),
@@ -181,7 +183,7 @@ def ask_slurm(
     first, then = questions(wanted)
     answers, done = put(kubectl, namespace, first, then, seconds=wanted.seconds, each=wanted.each, slurmdbd=accounting)
     if not answers:
-        why = " ".join(complaint(done).split())
+        why = brief(complaint(done))
         refused = f"not allowed to run commands in its pod; {LOG_IN}"
         return {}, {"slurm": refused if "forbidden" in why else why}
     return read_answers(answers, wanted)
@@ -211,10 +213,10 @@ def read_answers(answers: Mapping[str, tuple[int, str]], wanted: Wanted) -> tupl
         else:
             unread[name] = f"exit status {status}"
     database = answers[DATABASE][0] == 0 if DATABASE in answers else None
-    return {"slurmctld": " ".join(silent.split())[:300], "slurmdbd_answers": database, **parts}, unread
+    return {"slurmctld": brief(silent), "slurmdbd_answers": database, **parts}, unread
 
 
-_REFUSED = re.compile(r"\): ([a-z]+)(?:\.[a-z0-9.]+)? is forbidden")
+_REFUSED = re.compile(r"\): ([a-z]+)(?:\.[a-z0-9.]+)?(?: \S+)? is forbidden")
 """What kubectl complains of a kind that these credentials may not see."""
 
 
@@ -223,11 +225,13 @@ def read_objects(
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """The objects of these kinds, as far as these credentials may see them, and by part why others are missing."""
     asked = {kind: KINDS[kind][0] for kind in kinds}
-    options = ("--field-selector=type=Warning",) if "events" in asked else ()
-    words = (",".join(asked.values()).lower(), "-n", namespace, *options)
+    # Of namespaces only its own, by its name: that is all that rights in it allow.
+    options = {"events": ("--field-selector=type=Warning",), "namespaces": (namespace, "--ignore-not-found")}
+    words = (",".join(asked.values()).lower(), "-n", namespace, *options.get(kinds[0], ()))
     done = kubectl.run("get", *words, "-o", "json", check=False, seconds=seconds)
     try:
-        found: list[dict[str, Any]] = understood(done.stdout)["items"] if done.stdout.strip() else []
+        answer = understood(done.stdout) if done.stdout.strip() else {"items": []}
+        found: list[dict[str, Any]] = answer.get("items", [answer])
     except Failure as failure:  # a proxy's page, say
         return [], {KINDS[kind][1]: failure.message for kind in kinds}
     if done.returncode == 0:
@@ -235,6 +239,6 @@ def read_objects(
     why, there = "not allowed", {item["kind"] for item in found}
     missing = set(_REFUSED.findall(done.stderr)) & asked.keys()
     if not missing:
-        why = " ".join(message(done.stderr).split())[:200] or "kubectl failed without a word"
+        why = brief(message(done.stderr)) or "kubectl failed without a word"
         missing = {kind for kind in kinds if asked[kind] not in there}
     return found, {KINDS[kind][1]: why for kind in kinds if kind in missing}

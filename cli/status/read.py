@@ -17,6 +17,7 @@ from cli.kubectl.pods import Pod as PodShown
 from cli.kubectl.pods import image_tags, pod_of
 from cli.status.questions import STATUS, ListedNode
 from cli.status.snapshot import Pod, Snapshot, take
+from cli.text import brief
 from config.cluster import ClusterConfig
 from images.common.readiness import JAIL_MARKER
 from images.common.slurm_jobs import PENDING, RUNNING, Job
@@ -114,6 +115,8 @@ class Status:
     nodes: tuple[ListedNode, ...]
     slurmctld: str
     """Why slurmctld does not answer; empty if it does."""
+    slurmctld_lost_with: str
+    """The machine with which slurmctld is down; empty where it answers, or its machine does."""
     slurmdbd_answers: bool | None
     """None where nobody can tell: there is no accounting, or slurmctld does not answer."""
     configuration: str
@@ -168,6 +171,7 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
         workers=workers,
         nodes=cluster.sinfo,
         slurmctld=slurmctld,
+        slurmctld_lost_with=cluster.slurmctld_lost_with,
         # Nobody can tell of slurmdbd where slurmctld is silent.
         slurmdbd_answers=None if slurmctld else cluster.slurmdbd_answers,
         configuration=configuration,
@@ -237,7 +241,7 @@ def _read_jail(kubectl: Kubectl, config: ClusterConfig) -> tuple[Jail | None, st
             return found, ""
         if "forbidden" in done.stderr:
             return None, f"not allowed to run commands in {pod}"
-        why = f"{pod}: {' '.join(complaint(done).split())}"
+        why = brief(f"{pod}: {complaint(done)}")
     return None, why
 
 

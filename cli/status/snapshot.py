@@ -6,6 +6,7 @@ Kubernetes are the objects as kubectl prints them; what it has of Slurm is typed
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -16,13 +17,22 @@ from functools import cached_property
 from typing import Any
 
 from cli.kubectl import pods
-from cli.kubectl.client import ANSWER_SECONDS, Kubectl, complaint, if_slurmdbd_answers, in_controller, labels_of
+from cli.kubectl.client import (
+    ANSWER_SECONDS,
+    Kubectl,
+    complaint,
+    if_slurmdbd_answers,
+    in_controller,
+    is_true,
+    labels_of,
+)
 from cli.status.questions import ListedNode, SlurmNode, Wanted, ask_slurm, read_objects
+from cli.text import brief
 from config.cluster import ClusterConfig
 from images.common.slurm_jobs import ENDED, ENVIRONMENT, Job, JobList
 from images.common.slurm_records import NotUnderstoodError, expand
 from images.common.slurm_runs import RecordError, rows, sacct
-from slurm.names import POOL_LABEL
+from slurm.names import CONTROLLER_HOST, POOL_LABEL
 
 Object = Mapping[str, Any]
 """As Kubernetes has it."""
@@ -80,7 +90,7 @@ class Snapshot:
     """Part -> why it could not be read. A part that is read in part is here as well."""
 
     objects: Mapping[str, Sequence[Object]] = field(default_factory=dict)
-    """By kind: ours, and machines, leases and events."""
+    """By kind: ours, and machines, leases, events and the namespace."""
     slurmctld: str = ""
     """Why slurmctld does not answer, in its own words; empty if it does, or was not asked."""
     slurmdbd_answers: bool | None = None
@@ -111,21 +121,37 @@ class Snapshot:
         """The cluster's pods."""
         return tuple(map(_pod, self.of("Pod")))
 
-    def warned(self, item: Object) -> tuple[str, ...]:
-        """Events of Kubernetes about an object, the last one first, each once."""
-        return self._warnings.get(item["metadata"].get("uid", ""), ())
+    def warned(self, item: Object, *, for_seconds: float = -math.inf) -> tuple[str, ...]:
+        """Events of Kubernetes about an object, the last one first, each once. `for_seconds`: only those that last."""
+        found = self._warnings.get(item["metadata"].get("uid", ""), ())
+        return tuple(dict.fromkeys(text for _, first, text in found if self.now - first >= for_seconds))
 
     @cached_property
-    def _warnings(self) -> Mapping[str, tuple[str, ...]]:
-        """By the uid of what they are about: its name may be that of an earlier pod."""
-        found: dict[str, list[tuple[float, str]]] = defaultdict(list)
+    def _warnings(self) -> Mapping[str, Sequence[tuple[float, float, str]]]:
+        """With last and first time, by the uid of what they are about: its name may be that of an earlier pod."""
+        found: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
         for event in self.of("Event"):
-            seen = event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp")
+            made = event.get("eventTime") or event["metadata"].get("creationTimestamp")
+            last, first = (at(event.get(name) or made) for name in ("lastTimestamp", "firstTimestamp"))
             text = f"{event.get('reason', '')}: {event.get('message', '')}"
-            found[event["involvedObject"].get("uid", "")].append((at(seen), text))
-        return {
-            uid: tuple(dict.fromkeys(text for _, text in sorted(texts, reverse=True))) for uid, texts in found.items()
-        }
+            found[event["involvedObject"].get("uid", "")].append((last, first, text))
+        return {uid: sorted(texts, reverse=True) for uid, texts in found.items()}
+
+    def has_lost(self, pod: Pod) -> bool:
+        """Whether Kubernetes hears nothing of a pod's machine."""
+        for machine in self.of("Node"):
+            if machine["metadata"]["name"] == pod.node:
+                return not is_true(machine, "Ready")
+        # Who does not see machines sees what Kubernetes has made of the pod: kubelet says both alike.
+        containers = pod.status.get("containerStatuses", [])
+        marked = condition(pod.item, "Ready").get("status") == "False"
+        return marked and bool(containers) and all(one["ready"] for one in containers)
+
+    @property
+    def slurmctld_lost_with(self) -> str:
+        """The machine with which slurmctld is down; empty where it answers, or its machine does."""
+        pod, silent = self.pod(CONTROLLER_HOST), self.slurmctld or "slurm" in self.unread
+        return pod.node if pod is not None and silent and self.has_lost(pod) else ""
 
     def pod(self, name: str) -> Pod | None:
         """The pod of this name."""
@@ -168,6 +194,13 @@ def condition(item: Object, kind: str) -> Object:
     return next((one for one in found if one["type"] == kind), {})
 
 
+def lost_slurmctld(machine: str, kubectl: str, namespace: str) -> tuple[str, str]:
+    """What there is to say where slurmctld is down with its machine, and what mends it. `kubectl`: to be copied."""
+    cause = f"slurmctld is down with its machine {machine}: no other one is started while that may still run"
+    command = f"{kubectl} delete pod {CONTROLLER_HOST} -n {namespace} --force --grace-period=0"
+    return cause, f"only once {machine} is really off, as two slurmctld on one state lose jobs: {command}"
+
+
 def take(kubectl: Kubectl, config: ClusterConfig, wanted: Wanted) -> Snapshot:
     """Ask all of it at the same time. What does not answer, or may not be read, is in `unread`.
 
@@ -190,7 +223,10 @@ def take(kubectl: Kubectl, config: ClusterConfig, wanted: Wanted) -> Snapshot:
         unread |= missing
         for item in found:
             kind = item["kind"]
-            if kind in {"Node", "Lease", "Event"} or labels_of(item).get("app.kubernetes.io/part-of") == "slurmstack":
+            if (
+                kind in {"Node", "Lease", "Event", "Namespace"}
+                or labels_of(item).get("app.kubernetes.io/part-of") == "slurmstack"
+            ):
                 objects[kind].append(item)
     of_slurm, silent = slurm.result()
     # One that is ahead, here or there, would have a pod deleted by force that has just begun to end.
@@ -277,7 +313,7 @@ def read_job(
         if shown.returncode == 0:
             present = list(JOBS.read(shown.stdout))
         elif _UNKNOWN_JOB not in shown.stderr:
-            missing["squeue"] = complaint(shown)
+            missing["squeue"] = brief(complaint(shown))
     except NotUnderstoodError as error:
         missing["squeue"] = str(error)
     if accounting:
@@ -287,7 +323,7 @@ def read_job(
             if recorded.returncode == 0:
                 runs = list(rows(recorded.stdout.splitlines(), FIELDS))
             else:
-                missing["sacct"] = complaint(recorded)
+                missing["sacct"] = brief(complaint(recorded))
         except RecordError as error:
             missing["sacct"] = str(error)
     return KnownJob(id=job, present=tuple(present), runs=tuple(runs), missing=missing)

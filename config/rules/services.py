@@ -38,7 +38,7 @@ _OURS = {
 }
 """Keys of slurm.conf that belong to pods, Services and keys of ours, and the section that decides about them."""
 
-_OF_THE_WORKER = ("proctracktype", "taskplugin", "jobacctgathertype")
+OF_THE_WORKER = frozenset({"proctracktype", "taskplugin", "jobacctgathertype"})
 """Keys that each worker decides about by its machine, where it holds jobs to what they asked for."""
 
 _DBD_KEYS = {
@@ -61,7 +61,7 @@ def settings(
     for key in slurm.settings:
         if (section := _OURS.get(key.lower())) is not None:
             yield where, f"has the key {key!r}, which belongs to slurmstack:{section}; remove it"
-        elif key.lower() in _OF_THE_WORKER and confining:
+        elif key.lower() in OF_THE_WORKER and confining:
             message = (
                 f"has the key {key!r}, about which workers decide that hold jobs to what they asked for; remove it, or "
                 f"set confinement: off in {', '.join(confining)}"

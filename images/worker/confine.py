@@ -169,14 +169,22 @@ def find(
     return Confinement(confined=True, description=description)
 
 
-def write_slurm_conf(*, confined: bool, own_cpus: bool, in_jail: bool, directory: Path = NODE) -> None:
-    """What slurmd reads after the cluster's slurm.conf."""
+def write_slurm_conf(
+    *, confined: bool, own_cpus: bool, in_jail: bool, by_settings: bool = False, directory: Path = NODE
+) -> None:
+    """What slurmd reads after the cluster's slurm.conf. `by_settings`: the stack file names such plugins itself.
+
+    Of a worker that holds nothing, too: slurmd ends of the cluster's proctrack/cgroup, and its jobs with it. The
+    cluster's may become that at any time, as its pools change, and it counts at once.
+    """
     lines = []
     plugins = [*(["task/affinity"] if own_cpus else []), *(["task/cgroup"] if confined else [])]
-    if plugins:
-        lines.append(f"TaskPlugin={','.join(plugins)}")
+    if plugins or not by_settings:
+        lines.append(f"TaskPlugin={','.join(plugins) or 'task/none'}")
     if confined:
         lines += ["ProctrackType=proctrack/cgroup", "JobAcctGatherType=jobacct_gather/cgroup"]
+    elif not by_settings:
+        lines.append("ProctrackType=proctrack/linuxproc")
     if in_jail and has_join_plugin():
         lines.append("JobContainerType=job_container/jail")
     (directory / "slurm.conf").write_text("".join(f"{line}\n" for line in lines))

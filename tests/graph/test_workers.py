@@ -22,6 +22,12 @@ from tests.graph.objects import containers, environment, mounts, pod, recorded, 
             {"confinement": "off", "containers": True},
             {"CONFINEMENT": "off", "CONTAINERS": "yes"},
         ),
+        (
+            stacks.with_change(stacks.dev(), "slurm.settings", {"proctracktype": "proctrack/pgid"}),
+            "default",
+            {"confinement": "off"},
+            {"CONFINEMENT": "off", "PLUGINS": "slurm.settings", "SHARED_CPUS": "yes"},
+        ),
         # Two local workers share two CPUs: both would bind their first job to the first one.
         (stacks.dev(), "default", {}, {"SHARED_CPUS": "yes"}),
     ],
@@ -32,7 +38,8 @@ def test_a_worker_is_told_of_holding_jobs_what_differs_from_its_defaults(
     changes = {f"worker_nodes__{pool}__{field}": value for field, value in fields.items()}
     (slurmd,) = pod(recorded(sections, **changes), f"slurm-pool-{pool}-pods")["containers"]
     found = environment(slurmd)
-    assert {name: found[name] for name in ("CONFINEMENT", "CONTAINERS", "SHARED_CPUS") if name in found} == told
+    names = ("CONFINEMENT", "CONTAINERS", "PLUGINS", "SHARED_CPUS")
+    assert {name: found[name] for name in names if name in found} == told
 
 
 # Scratch: the volume that is /tmp

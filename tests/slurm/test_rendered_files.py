@@ -59,6 +59,20 @@ def test_nodes_register_with_what_the_stack_file_says_and_run_a_job(cluster: Ren
     assert "Root" in cluster.run("srun hostname").stderr or cluster.run("srun hostname").returncode != 0
 
 
+def test_slurm_says_what_every_pool_requires_and_a_worker_that_holds_nothing_yet_goes_on(
+    own_cluster: ClusterFactory, slurm_version: str
+) -> None:
+    """As when a pool is changed to that: a slurmd that takes the cluster's plugins ends, and with it its jobs."""
+    pool = node_conf("default", load_config(SECTIONS).worker_nodes["default"])
+    wanted = rendered(stacks.with_change(SECTIONS, "worker_nodes.default.confinement", "required"), slurm_version)
+    sandbox = own_cluster(slurm_version, kind=RenderedSandbox, config=wanted, workers=1, node_conf=pool)
+    shown = sandbox.run("scontrol show config").stdout
+    assert "ProctrackType           = proctrack/cgroup\n" in shown
+    assert "task/cgroup" in shown
+    done = sandbox.run("setpriv --reuid=nobody --regid=nogroup --clear-groups srun hostname", pod="default-0")
+    assert done.stdout == "default-0\n", done.stderr + sandbox.logs()
+
+
 def test_pools_without_nodes_and_gpu_pools_are_fine_for_slurmctld(
     own_cluster: ClusterFactory, slurm_version: str
 ) -> None:

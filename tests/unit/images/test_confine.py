@@ -10,7 +10,7 @@ import pytest
 from images.common.cgroups import CannotConfineError, Subtree, memory_limit, take_subtree
 from images.common.command import Result, Runner
 from images.common.process import CannotGoOnError
-from images.worker.confine import Confinement, Topology, described, find, read_topology
+from images.worker.confine import Confinement, Topology, described, find, read_topology, write_slurm_conf
 from images.worker.job_metrics import answer
 from tests.fakes import node_conf
 from tests.fakes.commands import FakeRunner
@@ -64,6 +64,17 @@ def test_jobs_are_held_to_what_the_machine_lets_the_pod_divide(
 ) -> None:
     assert found(tmp_path, "auto", NODE_CONF, **more) == Confinement(confined="take" not in more, description=said)
     assert (tmp_path / "cgroup.conf").read_text().splitlines() == [line for line in ALL if line not in lacks]
+
+
+@pytest.mark.parametrize(
+    ("by_settings", "said"),
+    [(False, ["TaskPlugin=task/none", "ProctrackType=proctrack/linuxproc"]), (True, [])],
+)
+def test_a_worker_that_holds_nothing_says_so_unless_the_stack_file_names_the_plugins(
+    tmp_path: Path, by_settings: bool, said: list[str]
+) -> None:
+    write_slurm_conf(confined=False, own_cpus=False, in_jail=False, by_settings=by_settings, directory=tmp_path)
+    assert (tmp_path / "slurm.conf").read_text().splitlines() == said
 
 
 @pytest.mark.parametrize(

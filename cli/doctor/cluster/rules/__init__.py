@@ -19,7 +19,8 @@ def _found(cluster: Snapshot, themes: Iterable[ModuleType]) -> list[Finding]:
 
 def diagnose(cluster: Snapshot) -> tuple[Finding, ...]:
     """All that is wrong with the cluster, the most likely cause of the worst first."""
-    return ranked(_found(cluster, _THEMES))
+    namespace = configuration.deleted_namespace(cluster)
+    return (namespace,) if namespace else ranked(_found(cluster, _THEMES))  # all else goes with it
 
 
 def diagnose_job(cluster: Snapshot, known: KnownJob, errors: Sequence[str] = ()) -> tuple[Finding, ...]:

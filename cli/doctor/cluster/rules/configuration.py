@@ -27,6 +27,21 @@ def find(cluster: Snapshot) -> Iterator[Finding]:
         yield Finding("accounting", "error", cause, mend, after=after, weight=5)
 
 
+def deleted_namespace(cluster: Snapshot) -> Finding | None:
+    """The cluster's namespace, if it is being deleted: nothing can be made in it any more, and nobody can stop that."""
+    for item in cluster.of("Namespace"):
+        if deleted := item["metadata"].get("deletionTimestamp"):
+            cause = f"the namespace {cluster.namespace} is being deleted, with all that is in it, since {deleted}"
+            mend = (
+                f"wait until `kubectl get namespace {cluster.namespace}` finds none, then `slurmstack up`; data of its "
+                "volumes comes back from a backup (docs/restore.md)"
+            )
+            conditions = item.get("status", {}).get("conditions", [])
+            seen = tuple(one.get("message", "") for one in conditions if one["status"] == "True")
+            return Finding("namespace", "error", cause, mend, seen)
+    return None
+
+
 def _pools(cluster: Snapshot) -> Iterator[Finding]:
     """Pools of which there is nothing: they were not applied yet, or deleted by hand."""
     there = {item["metadata"]["name"] for item in cluster.of("StatefulSet")}

@@ -10,7 +10,7 @@ from cli.change.owner import has_put_back, is_stopped, note_of
 from cli.doctor.cluster.findings import Finding, Severity
 from cli.health.nodes import Found, in_order, node_of
 from cli.status.questions import SlurmNode
-from cli.status.snapshot import Pod, Snapshot, at, condition
+from cli.status.snapshot import Pod, Snapshot, at, condition, lost_slurmctld
 from images.common.health.slurm import Record
 from images.common.slurm_node import (
     ELASTIC,
@@ -41,7 +41,10 @@ _HANGS = re.compile(r"did not end in|of an earlier run does not end")
 def find(cluster: Snapshot) -> Iterator[Finding]:
     """All about slurmctld and its nodes."""
     restore = _restore(cluster)
-    if cluster.slurmctld or restore is not None:  # which leaves no pod that could be asked
+    if machine := cluster.slurmctld_lost_with:
+        cause, mend = lost_slurmctld(machine, "kubectl", cluster.namespace)
+        yield Finding("slurmctld", "error", cause, mend, (cluster.slurmctld or cluster.unread["slurm"],), (), 20)
+    elif cluster.slurmctld or restore is not None:  # which leaves no pod that could be asked
         yield _silent(cluster, restore)
     elif "slurm" in cluster.unread and cluster.knows("pods"):
         yield from _not_there(cluster)

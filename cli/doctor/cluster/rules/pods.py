@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from cli.change.lock import LEASE, has_died
 from cli.doctor.cluster.findings import Finding, Severity
 from cli.kubectl.client import is_true
 from cli.status.snapshot import Object, Pod, Snapshot, at, condition
@@ -18,6 +19,9 @@ OFTEN = 3
 
 SLOW = 180
 """Seconds that a pod may take to get ready before that is told; workers and login nodes wait for the jail."""
+
+SETTLING = 60
+"""Seconds for which a pod may lack what the command that made it makes in the same moment."""
 
 _IMAGE = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
 _CONFIG = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError"}
@@ -62,7 +66,8 @@ def _machines(cluster: Snapshot) -> Iterator[Finding]:
             cause = f"the Kubernetes machine {name} {problem}"
             mend = f"kubectl describe node {name}; replace it (local: `slurmstack local up`)"
             seen = (kubelet.get("message", ""), f"its pods: {', '.join(on) or 'none of ours'}")
-            yield Finding(f"machine {name}", "error" if on else "warning", cause, mend, seen, weight=len(on))
+            after = ("slurmctld",) if name == cluster.slurmctld_lost_with else ()
+            yield Finding(f"machine {name}", "error" if on else "warning", cause, mend, seen, after, len(on))
 
 
 def _claims(cluster: Snapshot) -> Iterator[Finding]:
@@ -74,6 +79,11 @@ def _claims(cluster: Snapshot) -> Iterator[Finding]:
             cause = f"the volume claim {name} is {phase.lower()}: it waits for {kind}"
             mend = cluster.kubectl(f"describe pvc {name}") + "; kubectl get storageclass,pv"
             yield Finding(f"claim {name}", "error", cause, mend, cluster.warned(item)[:2], weight=10)
+
+
+def is_changing(cluster: Snapshot) -> bool:
+    """Whether a command changes the cluster now."""
+    return any(item["metadata"]["name"] == LEASE and not has_died(item) for item in cluster.of("Lease"))
 
 
 def _not_made(cluster: Snapshot, owner: Object) -> Iterator[Finding]:
@@ -93,7 +103,9 @@ def _not_made(cluster: Snapshot, owner: Object) -> Iterator[Finding]:
     cause = f"{', '.join(missing[:4])} of {kind} {name}: {why}"
     after = ("apply", *(f"pod {pod.name}" for pod in cluster.pods if pod.owner == name))
     weight = len(missing) * (10 if name == CONTROLLER else 1)
-    yield Finding(about, "error", cause, cluster.kubectl(f"describe {kind.lower()} {name}"), warnings, after, weight)
+    lasts = any(text.startswith("FailedCreate") for text in cluster.warned(owner, for_seconds=SETTLING))
+    severity: Severity = "note" if is_changing(cluster) and not lasts else "error"
+    yield Finding(about, severity, cause, cluster.kubectl(f"describe {kind.lower()} {name}"), warnings, after, weight)
 
 
 def _pod(cluster: Snapshot, pod: Pod) -> Iterator[Finding]:
@@ -127,6 +139,8 @@ def _pod(cluster: Snapshot, pod: Pod) -> Iterator[Finding]:
             after += _WAITS.get(pod.component, ())
     else:
         return
+    if is_changing(cluster) and cluster.now - at(pod.item["metadata"].get("creationTimestamp")) < SETTLING:
+        severity, after = "note", (*after, "apply")
     seen = (evidence,) if evidence else ()
     weight = 20 if pod.name == CONTROLLER_HOST else 5 if pod.component not in {WORKER, "login"} else 1
     yield Finding(f"pod {pod.name}", severity, f"pod {pod.name}{cause}", mend, seen, after, weight)
@@ -198,14 +212,17 @@ def state_of(container: Object) -> tuple[Object, Object]:
 
 def _leaving(cluster: Snapshot, pod: Pod) -> Iterator[Finding]:
     jobs, after = cluster.jobs_on.get(pod.name, ()), (f"machine {pod.node}",)
-    left = at(pod.item["metadata"].get("deletionTimestamp")) - cluster.now
+    metadata = pod.item["metadata"]
+    left = at(metadata.get("deletionTimestamp")) - cluster.now
+    # Slurm's pods may take days to end. One whose machine is lost does not end at all.
+    overdue = -left + (metadata.get("deletionGracePeriodSeconds", 0) if cluster.has_lost(pod) else 0)
     if pod.component == WORKER and jobs:
         seen = tuple(f"job {job.id} of {job.user}, {job.state.lower()}" for job in jobs[:8])
         cause = f"{pod.name} leaves and waits for {len(jobs)} job{'s' if len(jobs) > 1 else ''}"
         mend = f"wait, or end them: {cluster.slurm('scancel ' + ' '.join(job.id for job in jobs[:8]))}"
         limit = f"it is ended in {left / 3600:.1f} h at the latest"
         yield Finding(f"pod {pod.name}", "note", cause, mend, (*seen, limit), after)
-    elif left < -60:
-        cause = f"pod {pod.name} should have ended {-left / 60:.0f} min ago; its machine may be lost"
+    elif overdue > 60:
+        cause = f"pod {pod.name} should have ended {overdue / 60:.0f} min ago; its machine may be lost"
         mend = f"if the machine is gone for good: {cluster.kubectl(f'delete pod {pod.name} --force')}"
         yield Finding(f"pod {pod.name}", "error", cause, mend, after=after)

@@ -100,11 +100,11 @@ class RecordedCluster(PlayedKubectl):
         """One object, to be changed. `name`: its beginning is enough."""
         return next(item for item in self.objects if item["kind"] == kind and item["metadata"]["name"].startswith(name))
 
-    def warn(self, kind: str, name: str, reason: str, message: str) -> None:
-        """An event about an object, after all others."""
+    def warn(self, kind: str, name: str, reason: str, message: str, *, first: str = "2020-01-01T00:00:00Z") -> None:
+        """An event about an object, after all others; the `first` of its kind was then."""
         about = {"kind": kind, "name": name, "uid": self.thing(kind, name)["metadata"]["uid"]}
-        event = {"kind": "Event", "involvedObject": about, "reason": reason, "message": message, "type": "Warning"}
-        self.events.append({**event, "lastTimestamp": NOW})
+        event = {"kind": "Event", "involvedObject": about, "reason": reason, "message": message, "metadata": {}}
+        self.events.append({**event, "firstTimestamp": first, "lastTimestamp": NOW})
 
     def remove(self, kind: str, name: str) -> None:
         """Have an object no more."""

@@ -28,12 +28,29 @@ def silent_node(cluster: RecordedCluster) -> None:
     cluster.node("default-1", "DOWN", "NOT_RESPONDING", reason="Not responding", by="slurm")
 
 
-def lost_machine(cluster: RecordedCluster) -> None:
-    conditions = cluster.thing("Node", "node-0")["status"]["conditions"]
-    ready = next(one for one in conditions if one["type"] == "Ready")
-    ready |= {"status": "Unknown", "message": "Kubelet stopped posting node status."}
-    cluster.unready("default-1")
-    cluster.unready("login-1")
+def lost_machine(name: str) -> Ill:
+    """Kubernetes says that its pods are not ready, and of their containers what kubelet has said last."""
+
+    def make(cluster: RecordedCluster) -> None:
+        pods = [item for item in cluster.objects if item["kind"] == "Pod" and item["spec"].get("nodeName") == name]
+        for item in (cluster.thing("Node", name), *pods):
+            ready = next(one for one in item["status"]["conditions"] if one["type"] == "Ready")
+            ready |= {"status": "False" if item in pods else "Unknown"}
+
+    return make
+
+
+URL = "https://10.99.0.3:10250/exec/slurm/controller-0/slurmctld"
+
+
+def lost_slurmctld(cluster: RecordedCluster) -> None:
+    """Its machine was lost 15 minutes ago, and 5 minutes later Kubernetes deleted its pod, which may take a year."""
+    lost_machine("node-1")(cluster)
+    year = 31622400
+    stamps = {"deletionTimestamp": ago(600 - year), "deletionGracePeriodSeconds": year}
+    cluster.thing("Pod", "controller-0")["metadata"].update(stamps)
+    query = "&".join(["command=sh", *["command=ask%20nodes%20jobs"] * 40])
+    cluster.refused["exec"] = f'error: Post "{URL}?{query}": dial tcp 10.99.0.3:10250: connect: no route to host'
 
 
 def restarts(name: str, component: int = 0) -> Ill:
@@ -194,6 +211,23 @@ def no_config(cluster: RecordedCluster) -> None:
     cluster.warn("Pod", "default-1", "FailedMount", said)
 
 
+def namespace_goes(cluster: RecordedCluster) -> None:
+    """Nothing is left but what has to end first."""
+    nothing(cluster)
+    left = {
+        "type": "NamespaceContentRemaining",
+        "status": "True",
+        "message": "Some resources are remaining: pods. has 1",
+    }
+    metadata = {"name": "slurm", "deletionTimestamp": "2026-11-25T16:00:00Z"}
+    cluster.objects.append({"kind": "Namespace", "metadata": metadata, "status": {"conditions": [left]}})
+
+
+def nothing(cluster: RecordedCluster) -> None:
+    cluster.objects.clear()
+    cluster.refused["exec"] = 'Error from server (NotFound): pods "controller-0" not found'
+
+
 def no_pod(cluster: RecordedCluster) -> None:
     cluster.remove("Pod", "default-1")
     silent_node(cluster)
@@ -232,7 +266,10 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {  # what is done, the cause that 
         "restarts: 7 times, the last with exit status 1 (Error)", "kubectl logs -n slurm login-0"),
     "controller restarts": (restarts("controller-0"), "pod controller-0: config-agent restarts", "--previous"),
     "pod does not get ready": (lambda c: c.unready("login-0"), "pod login-0 is not ready after", "kubectl logs"),
-    "machine is lost": (lost_machine, "the Kubernetes machine node-0 is not ready", "describe node node-0"),
+    "machine is lost": (lost_machine("node-0"), "the Kubernetes machine node-0 is not ready", "describe node node-0"),
+    "slurmctld's machine is lost": (lost_slurmctld,
+        "slurmctld is down with its machine node-1: no other one is started while that may still run",
+        "only once node-1 is really off, as two slurmctld on one state lose jobs: kubectl delete pod controller-0 -n"),
     "machine is short of disk": (full_machine, "node-0 has DiskPressure", "describe node node-0"),
     "a new pod waits for jobs": (rolling,
         "node default-1 takes no more jobs: it gets a new pod when those that it has are done",
@@ -269,6 +306,9 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {  # what is done, the cause that 
         checked("not checked filesystem: process 17 (health-periodic) of an earlier run does not end", "default-0"),
         "takes jobs though its check filesystem does not end", "slurmstack logs "),
     # what `up` has done
+    "namespace is being deleted": (namespace_goes,
+        "the namespace slurm is being deleted, with all that is in it, since 2026-11-25T16:00:00Z",
+        "wait until `kubectl get namespace slurm` finds none, then `slurmstack up`"),
     "jail is half populated": (populating(None), "the jail is being populated", "populate-jail"),
     "volume is too small for the jail": (populating(3), "the jail could not be populated", "jail.size"),
     "users": (failed_job("users-", "Pod was failed: exit code 2"),

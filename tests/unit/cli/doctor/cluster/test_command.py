@@ -21,6 +21,8 @@ from tests.unit.cli.doctor.cluster.situations import (
     ago,
     both,
     drained,
+    namespace_goes,
+    nothing,
     queued,
     slurm_says,
 )
@@ -67,11 +69,6 @@ def test_something_found_ends_with_1_and_no_text_from_outside_moves_the_cursor(
     assert "could not look at machines: not allowed" in lines
 
 
-def nothing(cluster: RecordedCluster) -> None:
-    cluster.objects.clear()
-    cluster.refused["exec"] = 'Error from server (NotFound): pods "controller-0" not found'
-
-
 def starting(cluster: RecordedCluster) -> None:
     """The pod was made a moment ago."""
     pod = cluster.thing("Pod", "controller-0")
@@ -89,6 +86,9 @@ BAD = drained("bad disk", by="root")
 
 ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
     "nothing is there": (nothing, [("", 3, "nothing of a cluster is in namespace slurm")]),
+    "the namespace is being deleted": (
+        namespace_goes, [("", 1, "^1. error: the namespace slurm is being deleted"), ("", 1, "remaining: pods. has 1")]
+    ),
     "slurmctld starts": (starting, [("", 1, "^1. error: slurmctld does not run: its pod controller-0 is starting")]),
     "slurmctld's pod is not there": (
         both(starting, lambda c: c.remove("Pod", "controller-0"), lambda c: c.remove("StatefulSet", "controller")),

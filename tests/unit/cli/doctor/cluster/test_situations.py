@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 
@@ -18,10 +19,13 @@ from tests.stacks import with_change
 from tests.unit.cli.doctor.cluster.recorded_cluster import RecordedCluster, recorded
 from tests.unit.cli.doctor.cluster.situations import (
     SITUATIONS,
+    URL,
     Ill,
     ago,
     both,
     drained,
+    lease,
+    lost_slurmctld,
     no_config,
     no_slurmd,
     populating,
@@ -94,16 +98,47 @@ def test_the_same_is_one_when_it_lasts() -> None:
     assert any("is not ready after" in item.cause for item in late)
 
 
+def lacks_its_config(age: int) -> Ill:
+    """A pod of so many seconds."""
+    return both(no_config, lambda c: c.thing("Pod", "default-1")["metadata"].update(creationTimestamp=ago(age)))
+
+
+def refused_since(age: int) -> Ill:
+    """Kubernetes has refused to make a pod for so many seconds."""
+    return both(
+        lambda c: c.remove("Pod", "login-0"),
+        lambda c: c.warn("StatefulSet", "login", "FailedCreate", "no service account", first=ago(age)),
+    )
+
+
+@pytest.mark.parametrize("make", [lacks_its_config, refused_since])
+@pytest.mark.parametrize(("age", "changes", "severity"), [(5, True, "note"), (5, False, "error"), (100, True, "error")])
+def test_what_is_refused_for_seconds_is_an_error_unless_it_is_just_being_made(
+    make: Callable[[int], Ill], age: int, changes: bool, severity: str
+) -> None:
+    found = said_of(make(age), *([lease(30)] if changes else []))
+    assert found[0].severity == severity
+
+
 @pytest.mark.parametrize(
     "name",
     [
         "no machine has room", "pods are refused", "the jail's pod is refused", "image", "machine is lost",
+        "slurmctld's machine is lost",
         "apply was cut short",
     ],
 )  # fmt: skip
 def test_what_follows_from_a_cause_is_no_finding_of_its_own(name: str) -> None:
     (found,) = said_of(SITUATIONS[name][0])
     assert found.consequences
+
+
+def test_a_pod_that_may_take_a_year_to_end_hangs_where_its_machine_is_lost() -> None:
+    (found,) = said_of(lost_slurmctld)
+    assert any(text.startswith("pod controller-0 should have ended ") for text in found.consequences)
+    assert found.evidence == (f'error: Post "{URL}": dial tcp 10.99.0.3:10250: connect: no route to host',)
+    back = said_of(lost_slurmctld, lambda c: c.refused.clear())  # slurmctld answers: nothing is to be done by force
+    assert "--force" not in back[0].mend
 
 
 def test_a_jail_that_is_populated_at_the_second_try_is_not_ill_for_the_first() -> None:

@@ -1,0 +1,122 @@
+"""`doctor job` and `logs --job` of real jobs that a node could not start, or was lost with."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from cli.doctor.cluster.rules import diagnose_job
+from cli.logs.lines import errors_on_nodes, gather
+from cli.status.questions import DOCTOR
+from cli.status.snapshot import read_job, take
+from tests.fakes.kubectl import PlayedKubectl, listed, thing
+from tests.slurm.accounting import AccountingSandbox
+from tests.slurm.cluster import ClusterFactory
+from tests.slurm.minimal import accounting_config, identity, stack_of
+from tests.slurm.pod import wait_until
+from tests.slurm.sandbox import SlurmSandbox
+
+LOST, NO_PROLOG, NO_USER = (f"default-{number}" for number in range(3))
+"""A node for each."""
+
+PROLOG = f"#!/bin/sh\n[ $SLURMD_NODENAME != {NO_PROLOG} ]\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SandboxKubectl(PlayedKubectl):
+    """kubectl of a sandbox: its pods, their logs, and commands in them."""
+
+    sandbox: SlurmSandbox
+
+    def run(
+        self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
+    ) -> subprocess.CompletedProcess[str]:
+        del stdin, check
+        if arguments[0] == "exec":
+            return self.sandbox.run(arguments[arguments.index("--") + 1 :])
+        if arguments[0] == "logs":
+            log = self.sandbox.pods[arguments[3]].log(arguments[5])
+            stamp = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}Z"
+            return subprocess.CompletedProcess(
+                arguments, 0, "".join(f"{stamp} {one}\n" for one in log.splitlines()), ""
+            )
+        pods = (
+            [self._pod(name) for name in self.sandbox.pods]
+            if any(word.split(",")[0] == "pod" for word in arguments)
+            else []
+        )
+        return subprocess.CompletedProcess(arguments, 0, json.dumps(listed(*pods)), "")
+
+    def _pod(self, name: str) -> dict[str, Any]:
+        container = "slurmctld" if name == "controller-0" else "slurmd"
+        statuses = [{"name": container, "ready": True, "restartCount": 0, "state": {"running": {}}}]
+        status = {
+            "phase": "Running",
+            "containerStatuses": statuses,
+            "conditions": [{"type": "Ready", "status": "True"}],
+        }
+        return thing("Pod", name, spec={"containers": [{"name": container}]}, status=status)
+
+
+@pytest.fixture(scope="module")
+def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> AccountingSandbox:
+    """slurmctld alone knows alice."""
+    config = accounting_config(slurm_version, "Prolog=/prolog\nSlurmdTimeout=5\n", **identity({"alice": 10001}))
+    made = slurm_cluster(slurm_version, config=config, workers=3, kind=AccountingSandbox)
+    for name in (LOST, NO_PROLOG, NO_USER):
+        path = made.pods[name].root / "prolog"
+        path.write_text(PROLOG)
+        path.chmod(0o755)
+    return made
+
+
+def submit(cluster: SlurmSandbox, node: str, options: str = "") -> str:
+    done = cluster.run(f"sbatch --parsable --output=/dev/null --nodelist={node} {options} --wrap 'sleep 1000'")
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def explained(cluster: SlurmSandbox, job: str) -> str:
+    """What `doctor job` says: the cause, and what was seen."""
+    kubectl, config = SandboxKubectl(sandbox=cluster), stack_of(cluster.version, accounting=True)
+    look, known = take(kubectl, config, DOCTOR), read_job(kubectl, "slurm", job, accounting=True)
+    found = diagnose_job(look, known, errors_on_nodes(kubectl, "slurm", look.of("Pod"), known))
+    return "\n".join(text for item in found for text in (item.cause, *item.evidence))
+
+
+def await_words(cluster: SlurmSandbox, job: str, *words: str) -> None:
+    """Wait until `doctor job` says all of that."""
+    wait_until(
+        lambda: all(text in explained(cluster, job) for text in words),
+        lambda: f"{words}: {explained(cluster, job)}\n{cluster.logs()}",
+    )
+
+
+def logged(cluster: SlurmSandbox, job: str) -> str:
+    """What `logs --job` shows."""
+    found = gather(SandboxKubectl(sandbox=cluster), "slurm", datetime.now(UTC), job=job)
+    return "\n".join(line.text for line in found.lines)
+
+
+def test_a_node_that_is_lost_with_its_job_is_named(cluster: SlurmSandbox) -> None:
+    job = submit(cluster, LOST, "--no-requeue")
+    cluster.wait_for_job(job, "RUNNING")
+    cluster.run("pkill -KILL slurmd; pkill -KILL slurmstepd", pod=LOST)
+    await_words(cluster, job, f"job {job} has ended: NODE_FAIL: its node was lost", f"on {LOST}")
+    assert f"Killing JobId={job} on failed node {LOST}" in logged(cluster, job)
+
+
+def test_a_prolog_that_fails_is_named_though_the_job_waits_again(cluster: SlurmSandbox) -> None:
+    job = submit(cluster, NO_PROLOG)
+    await_words(cluster, job, "was just requeued", f"{NO_PROLOG} drain+idle (Prolog error)", "prolog failed")
+    assert "prolog failed" in logged(cluster, job)
+
+
+def test_a_node_that_does_not_know_the_user_is_named(cluster: SlurmSandbox) -> None:
+    job = submit(cluster, NO_USER, "--uid=10001")
+    await_words(cluster, job, "was just requeued", f"{NO_USER}: failed to init group cache entry for uid=10001")
