@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
+from components import elastic_admission
 from components.configuration import Configuration
 from components.kit import pods, rbac, volumes, workloads
 from components.kit.context import Scope, children_of
@@ -24,8 +25,8 @@ class ElasticArgs:
     scope: Scope
     secrets: Secrets
     configuration: Configuration
-    pools: bool
-    """Whether there are elastic pools."""
+    pools: tuple[str, ...]
+    """Names of the elastic pools."""
 
 
 class Elastic(pulumi.ComponentResource):
@@ -46,6 +47,7 @@ class Elastic(pulumi.ComponentResource):
         ]
         self._account = rbac.account(name, scope, ELASTIC, rules, self._child)
         if args.pools:
+            elastic_admission.limit(name, scope, args.pools)
             workloads.service(f"{name}-service", scope, ELASTIC, {"http": ELASTIC_PORT}, self._child)
         self.deployment = self._create_deployment(name, args)
         self.register_outputs({})

@@ -65,6 +65,8 @@ class FakeKubernetes:
         """Part of a method and path -> status."""
         self.questions: list[Question] = []
         """Requests so far."""
+        self.before_answer: Callable[[], None] = lambda: None
+        """Called before each answer and each event of a watch: what it waits for they wait for."""
         self.before_change: Callable[[], None] = lambda: None
         """Called before a request changes something."""
         self._history: list[tuple[int, str, Object | None, Object | None]] = []
@@ -234,6 +236,7 @@ class FakeKubernetes:
                     if version > seen and collection == question.collection and (event := question.event(old, new))
                 ]
                 seen = self.version
+            self.before_answer()
             yield from events
             yield {}
 

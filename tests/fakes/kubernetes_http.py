@@ -124,6 +124,7 @@ class Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         kubernetes: Any = self.server.kubernetes  # type: ignore[attr-defined]
         question = self._question()
+        kubernetes.before_answer()
         try:
             if question.is_watch:
                 kubernetes.check(question)

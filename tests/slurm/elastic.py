@@ -48,6 +48,8 @@ class ElasticSandbox(KubernetesSandbox):
         """How many pods have room. Those beyond wait."""
         self.preemptible = False
         """Whether the machines of pods that leave are taken back."""
+        self.stuck: set[str] = set()
+        """Pods that do not go, as their machine's kubelet is dead."""
         self.machine_of: dict[str, str] = {}
         """Pod -> its machine; `node-0` where nothing is said."""
         self.most = most
@@ -149,12 +151,12 @@ class ElasticSandbox(KubernetesSandbox):
             if pod is None:
                 return
             leaves = "deletionTimestamp" in pod["metadata"]
-            if not leaves and not runs and len(self.pods) - 1 < self.machines:
+            if not leaves and not runs and len(self.elastic_pods().keys() & self.pods.keys()) < self.machines:
                 self.api.put(
                     PODS, name, **{**pod, "spec": {**pod["spec"], "nodeName": self.machine_of.get(name, "node-0")}}
                 )
                 self.start_worker_on(name, env=self.worker_env())
-        if not leaves:
+        if not leaves or name in self.stuck:
             return
         if runs:
             with contextlib.suppress(KeyError):  # it is lost meanwhile
