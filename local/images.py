@@ -58,8 +58,13 @@ class ImageSet:
         return tuple(self.reference(role) for role in ROLES)
 
 
-def ensure_images(report: Report, slurm_version: str = "24.11", extras: JailExtras = NO_EXTRAS) -> ImageSet:
+def ensure_images(
+    report: Report, slurm_version: str = "24.11", extras: JailExtras = NO_EXTRAS, *, in_store: bool = False
+) -> ImageSet:
     """Return the images of the present sources; build what is missing. Instant when nothing has changed.
+
+    `in_store`: not only packed, but in the store, from which they are named and pushed. Another version of this program
+    that builds on the same machine may drop those that it does not know.
 
     Raises LocalError where a program is missing, the disk is full, or a step of the Containerfile fails.
     """
@@ -68,9 +73,9 @@ def ensure_images(report: Report, slurm_version: str = "24.11", extras: JailExtr
     tag = image_tag(slurm_version)
     archive = paths.cache_images() / extras.tag(tag) / _ARCHIVE
     images = ImageSet(slurm_version=slurm_version, tag=tag, extras=extras, archive=archive)
-    if not archive.exists():
+    if in_store or not archive.exists():
         with image_store(report) as buildah:
-            if not archive.exists():
+            if not archive.exists() or (in_store and not {*images.references} <= {*buildah.images()}):
                 _build(report, buildah, images)
     os.utime(archive.parent)
     return images

@@ -153,7 +153,7 @@ def build_images(
 
 def build_local(names: ImageNames, log: Path, report: Report) -> None:
     """Build as the local cluster does: with its own buildah, and a base made from this machine's Debian mirror."""
-    built = ensure_images(report, names.slurm_version, names.extras)
+    built = ensure_images(report, names.slurm_version, names.extras, in_store=True)
     pairs = [(built.reference(role), names.reference(role)) for role in ROLES]
     renamed = [pair for pair in pairs if pair[0] != pair[1]]
     if renamed:

@@ -28,7 +28,7 @@ def images(request: pytest.FixtureRequest, tmp_path: Path, local_kubernetes: Non
     (tmp_path / "program").write_text("#!/bin/sh\necho a library is missing\nexit 127\n")
     text = "ARG BASE\nFROM ${BASE} AS broken\nCOPY --chmod=755 program /usr/sbin/slurmctld\n"
     (tmp_path / "Containerfile").write_text(text)
-    built = ensure_images(PlainReport())
+    built = ensure_images(PlainReport(), in_store=True)
     name, archive = f"{DEFAULT_REGISTRY}/controller:e2e-exits", tmp_path / "image.tar"
     with image_store(PlainReport()) as store:
         store.build(
