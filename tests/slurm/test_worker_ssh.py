@@ -153,9 +153,13 @@ def test_what_goes_through_is_as_with_any_ssh(cluster: SlurmSandbox, job: str) -
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert ssh(cluster, "alice", NODES[0], "cmp /tmp/copied /tmp/synced; exit 7") == (7, "")
-    shown = type_at(client, ["ssh", *OPTIONS, "-t", "alice@default-0"], "echo $(tty) $SSH_TTY $-", "exit 3")
+    shown = type_at(
+        client, ["ssh", *OPTIONS, "-t", "alice@default-0"],
+        "stty columns 77; echo $(tty) $SSH_TTY $-", "stty size; seq 20000 | tail -c 6; sleep 8765 & exit 3",
+    )  # fmt: skip
     assert "/dev/pts/0 /dev/pts/0 " in shown
     assert "himBH" in shown, "the shell has job control"
+    assert " 77\r\n20000\r\n" in shown
 
 
 def test_from_node_to_node_leads_the_key_of_the_first_login_and_no_host_is_asked_about(
