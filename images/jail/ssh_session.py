@@ -41,14 +41,16 @@ SRUN: Final = (
 """A step with all that the job has on the node, also of what other steps use: that is `--external-launcher`. Its limits
 are the job's, and not those of login sessions, which hold for this program."""
 
-KEPT: Final = ("SSH_", "LC_", "LANG", "TERM", "COLORTERM", "NO_COLOR", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
-"""What the names of variables begin with that a session has besides its user's; those of Slurm are not among them."""
+KEPT: Final = (
+    "USER", "LOGNAME", "SHELL", "MAIL", "PATH", "SSH_", "LC_", "LANG", "TERM", "COLORTERM", "NO_COLOR", "TZ", "TMPDIR",
+    "LD_LIBRARY_PATH",
+)  # fmt: skip
+"""What the names of variables begin with that a session has. sshd has set most for `ssh-session`, and srun and the
+jail's plugin for Slurm (images/spank) the rest; those of Slurm are not among them."""
 
 KEPT_ENDS: Final = ("_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK")
 """How those end by which programs find the job's GPUs."""
 
-PATH: Final = "/usr/local/bin:/usr/bin:/bin:/usr/games"
-GPU_PROGRAMS: Final = "/run/slurmstack/gpu/bin"
 FAILED: Final = 255
 """What ssh itself ends with where there is no session."""
 
@@ -69,14 +71,11 @@ def newest_job(node: str, runner: Runner = run) -> list[str]:
     raise OSError(f"you have no job on {node}")
 
 
-def environment(account: pwd.struct_passwd, given: Mapping[str, str]) -> dict[str, str]:
+def environment(home: str, given: Mapping[str, str]) -> dict[str, str]:
     """A session's, as sshd would make it. `given`: the step's."""
     kept = {name: value for name, value in given.items() if name.startswith(KEPT) or name.endswith(KEPT_ENDS)}
     kept.pop("SSH_ORIGINAL_COMMAND", None)
-    path = f"{PATH}:{GPU_PROGRAMS}" if Path(GPU_PROGRAMS).is_dir() else PATH
-    user, shell = account.pw_name, account.pw_shell or "/bin/sh"
-    own = {"USER": user, "LOGNAME": user, "HOME": account.pw_dir, "SHELL": shell, "MAIL": f"/var/mail/{user}"}
-    return {**kept, **own, "PATH": path}
+    return {**kept, "HOME": home}
 
 
 def main() -> int:
@@ -130,7 +129,10 @@ def _wait_for_end(task: socket.socket) -> bytes:
 
 def _show_terminal(task: socket.socket) -> bytes:
     """As sshd does with its own. Where the client leaves, this process ends, and the kernel hangs up on the session."""
-    _, (terminal,), _, _ = socket.recv_fds(task, 64, 1)
+    received = socket.recv_fds(task, 64, 1)[1]
+    if not received:
+        return b""
+    (terminal,) = received
     tty.setraw(0, termios.TCSANOW)
     signal.signal(signal.SIGWINCH, lambda *_: termios.tcsetwinsize(terminal, termios.tcgetwinsize(0)))
     threading.Thread(target=_copy, args=(0, terminal), daemon=True).start()
@@ -157,14 +159,9 @@ def _is_own(peer: socket.socket) -> bool:
 def task() -> int:
     """Entry point of `ssh-task`, in the job. Its argument is the name of the socket."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as session:
-        try:
-            session.connect(f"\0{sys.argv[1]}")
-            if not _is_own(session):
-                return FAILED
-            _, files, _, _ = socket.recv_fds(session, 64, 3)
-        except OSError:  # who asked has gone meanwhile
-            return FAILED
-        if not files:
+        session.connect(f"\0{sys.argv[1]}")
+        files = socket.recv_fds(session, 64, 3)[1] if _is_own(session) else []
+        if not files:  # who asked has gone meanwhile
             return FAILED
         libc().prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         code = _start(files, session).wait()
@@ -181,13 +178,11 @@ def _start(files: list[int], session: socket.socket) -> subprocess.Popen[bytes]:
 
     This process has neither open afterwards: who reads what is written waits for the last who has.
     """
-    account = pwd.getpwuid(os.getuid())
-    env, command = environment(account, os.environ), os.environ.get("SSH_ORIGINAL_COMMAND")
+    home, command = pwd.getpwuid(os.getuid()).pw_dir, os.environ.get("SSH_ORIGINAL_COMMAND")
+    env = environment(home, os.environ)
     name = Path(env["SHELL"]).name
-    try:
-        os.chdir(account.pw_dir)
-    except OSError as error:
-        os.write(files[2], f"Could not chdir to home directory {account.pw_dir}: {error.strerror}\n".encode())
+    with contextlib.suppress(OSError):  # as sshd, which goes on without
+        os.chdir(home)
     ends = []
     if "SSH_TTY" in env:
         ends = [*os.openpty()]

@@ -17,23 +17,21 @@ from images.common.command import Result
 from images.common.log import Log
 from images.jail.known_host import known_host
 from images.jail.ssh_session import environment, newest_job
-from images.login import sshd, worker_ssh
+from images.login import worker_ssh
 from images.login.worker_ssh import end_without_job, refusal, start_ending
 from tests.fakes.commands import FakeRunner
 
 
 def test_a_session_has_nothing_of_slurm_s_and_keeps_what_names_the_job_s_gpus() -> None:
-    account = pwd.struct_passwd(("alice", "x", 10001, 10001, "", "/home/alice", "/bin/bash"))
     given = {
         "SLURM_JOB_ID": "7", "SLURMD_NODENAME": "default-0", "PMIX_RANK": "0", "SRUN_DEBUG": "3",
-        "HOME": "/nonexistent",
+        "HOME": "/nonexistent", "USER": "alice", "SHELL": "/bin/bash", "PATH": "/usr/bin:/run/slurmstack/gpu/bin",
         "OMPI_MCA_plm_slurm_args": "--external-launcher", "SSH_CONNECTION": "10.0.0.1 40000 10.0.0.2 22",
         "SSH_ORIGINAL_COMMAND": "env", "LC_ALL": "C", "TERM": "xterm", "CUDA_VISIBLE_DEVICES": "0,1",
     }  # fmt: skip
-    assert environment(account, given) == {
+    assert environment("/home/alice", given) == {
         "SSH_CONNECTION": "10.0.0.1 40000 10.0.0.2 22", "LC_ALL": "C", "TERM": "xterm", "CUDA_VISIBLE_DEVICES": "0,1",
-        "USER": "alice", "LOGNAME": "alice", "HOME": "/home/alice", "SHELL": "/bin/bash", "MAIL": "/var/mail/alice",
-        "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/games",
+        "USER": "alice", "HOME": "/home/alice", "SHELL": "/bin/bash", "PATH": "/usr/bin:/run/slurmstack/gpu/bin",
     }  # fmt: skip
 
 
