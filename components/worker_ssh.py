@@ -15,21 +15,31 @@ from slurm.names import JAIL_DIR, SSH_PORT
 from slurm.users import login_limits
 
 CONTAINER = "worker-sshd"
+_PUBLIC_KEY = "worker-public-key"
 
 
-def known_as(secrets: Secrets) -> list[k8s.core.v1.EnvVarArgs]:
-    """What ssh in the jail of a pod knows all workers by (images/jail/known_host.py); empty where they have no sshd."""
-    if secrets.worker_public_key is None:
-        return []
-    return [k8s.core.v1.EnvVarArgs(name="WORKER_HOST_KEY", value=secrets.worker_public_key)]
+def public_key_volumes(secrets: Secrets) -> list[k8s.core.v1.VolumeArgs]:
+    """What ssh in the jail of a pod knows all workers by (images/jail/known_host.py); none where they have no sshd."""
+    public = secrets.worker_public_key
+    return [] if public is None else [volumes.config_volume(_PUBLIC_KEY, public.metadata.name)]
+
+
+def public_key_mounts(secrets: Secrets) -> list[k8s.core.v1.VolumeMountArgs]:
+    """It where the jail of a login node or a worker shows it."""
+    return [] if secrets.worker_public_key is None else [volumes.mount(_PUBLIC_KEY, "/run/slurm/ssh", read_only=True)]
 
 
 def sshd(scope: Scope, jail: JailVolume, mounts: Sequence[Mount]) -> k8s.core.v1.ContainerArgs:
-    """A native sidecar, so that it ends after slurmd, which waits for its jobs. It never keeps slurmd from being ready.
+    """A native sidecar: it serves until slurmd ends, whose hook may wait for jobs for days, and ends then.
+
+    An ordinary container, which Kubernetes would start after slurmd, would be told to end with slurmd's hook, and not
+    after it. slurmd waits until this one's process is there, and not until it serves: it has no probes.
 
     Of slurmd's container it has the volumes with Slurm's configuration, and not the jobs' files.
     """
-    limits = login_limits(scope.config.login.user_limits)
+    # Of processes the kernel counts those of jobs, too: who has many there would not get in. And a login node has more
+    # memory: one user could take what all connections have here, instead of half of that.
+    limits = login_limits(scope.config.login.user_limits.model_copy(update={"processes": None, "total_memory": None}))
     return k8s.core.v1.ContainerArgs(
         name=CONTAINER,
         image=scope.image("login"),

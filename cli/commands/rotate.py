@@ -16,12 +16,13 @@ from cli.errors import USAGE, Failure, Refused
 from cli.kubectl.client import OWNERS
 from cli.rotate.keys import KEYS, Rotation
 from cli.stack import open_stack
+from components.secrets import WORKER_HOST_KEY
 from config.cluster import ClusterConfig
 from local.report import Report, open_report
 
 
 def rotate(
-    key: Annotated[str, typer.Argument(metavar="KEY", help="munge, jwt, host-keys or database-password.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help=f"One of {', '.join(KEYS)}.")],
     config: ConfigOption = None,
     *,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
@@ -30,8 +31,8 @@ def rotate(
 
     munge: all daemons trust each other by it. For some seconds (5 on two machines) pods do not understand each other:
     commands of Slurm wait or fail meanwhile, in jobs too. jwt: it signs tokens; all that were given out end at once.
-    host-keys: login nodes show another one, which is printed; sessions stay. database-password: of slurmdbd in the
-    cluster's own database; accounting pauses for some seconds and loses nothing.
+    host-keys, worker-host-key: login nodes, or workers, show another one, which is printed; sessions stay.
+    database-password: of slurmdbd in the cluster's own database; accounting pauses for some seconds and loses nothing.
 
     Cut short anywhere, the same command goes on; `up` refuses until then. The key is made here and is in no argument,
     log or annotation. Afterwards the backup of the Secret slurmstack-generated is outdated (docs/rotate-keys.md).
@@ -74,6 +75,8 @@ def refuse(config: ClusterConfig, rotation: Rotation) -> bool:
             "accounting.database.external.password names, and `kubectl delete pod slurmdbd-0`",
             code=USAGE,
         )
+    if rotation.name == WORKER_HOST_KEY and not config.worker_ssh:
+        raise Failure("workers have no sshd", hint="`slurmstack:worker_ssh: true` gives them one", code=USAGE)
     return rotation.read()[1]
 
 

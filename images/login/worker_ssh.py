@@ -35,10 +35,6 @@ SESSION: Final = "/usr/libexec/slurmstack/ssh-session"
 LOOK_SECONDS: Final = 15.0
 """From one look to the next on average: not all nodes ask slurmctld at the same moment."""
 
-OF_LOGIN_NODES: Final = ("nproc", "total_memory")
-"""Limits that do not hold here. Of processes the kernel counts those of jobs, too: who has many would not get in. And a
-login node has more memory: one user could take what all connections have here, instead of half of that."""
-
 
 def refusal(user: str, node: str, runner: Runner = run, jail: Path = JAIL) -> str:
     """Why a user does not get in; empty: the user does."""
@@ -96,7 +92,6 @@ def start_ending(node: str, log: Log) -> None:
 def main() -> None:
     """Entry point."""
     with program("worker-sshd") as log:
-        limits = sshd.parse_limits(os.environ.get("USER_LIMITS", ""))
         start_ending(socket.gethostname(), log)
-        here = {name: value for name, value in limits.items() if name not in OF_LOGIN_NODES}
-        sshd.serve(log, here, config=CONFIG, binds=BINDS, access="has-job")
+        limits = sshd.parse_limits(os.environ.get("USER_LIMITS", ""))
+        sshd.serve(log, limits, config=CONFIG, binds=BINDS, access="has-job")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import subprocess
 from collections.abc import Iterator
 
@@ -49,7 +50,9 @@ def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> Iterator[Slurm
     extra = lines_of(load_config(stacks.dev()), "Prolog", "Epilog") + IMPATIENT
     sandbox = slurm_cluster(slurm_version, config=minimal_config(slurm_version, extra, **IN_JAIL), workers=0, jail=True)
     key = private_key()
-    env = {"WORKER_HOST_KEY": public_line(key)}
+    public = sandbox.work / "worker-public-key"
+    public.mkdir()
+    (public / "ssh_host_ed25519_key.pub").write_text(public_line(key))
     for name in NODES:
         volumes = {}
         for at in ("/run/munge", "/run/slurm", "/var/spool/slurmd"):
@@ -57,11 +60,15 @@ def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> Iterator[Slurm
             volume.mkdir()
             volume.chmod(0o777)
             volumes[volume] = at
-        sandbox.start_worker_on(name, binds=volumes, env=env)
+        sandbox.start_worker_on(name, binds={**volumes, public: "/run/slurm/ssh"})
     sandbox.wait_for_nodes(len(NODES))
     start_client(sandbox)
     declare(sandbox, UIDS)
-    start_login(sandbox, WORKER_HOST_KEY=env["WORKER_HOST_KEY"])
+
+    def show(login: Pod) -> None:
+        shutil.copytree(public, login.root / "run/slurm/ssh")
+
+    start_login(sandbox, before=show)
     containers = [start_sshd(sandbox, sandbox.pods[name], key) for name in NODES]
     for pod in containers:
         wait_for_sshd(pod)

@@ -158,14 +158,3 @@ def test_who_ends_connections_is_closed_to_root_in_the_jail_goes_on_without_an_a
     # Root of a session has KILL and lacks SYS_CHROOT (images/common/native/capabilities.h).
     assert told == [("KILL", "SYS_CHROOT"), "gpu-0", "gpu-0", (os.getpid(), signal.SIGTERM)]
     assert "slurmctld is away" in log.getvalue()
-
-
-def test_limits_of_login_nodes_hold_but_those_that_would_keep_users_out_or_give_one_all(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    served: list[object] = []
-    monkeypatch.setattr(worker_ssh, "start_ending", lambda *_: None)
-    monkeypatch.setattr(sshd, "serve", lambda _, limits, **how: served.extend([limits, how["access"]]))
-    monkeypatch.setenv("USER_LIMITS", "nproc=200 total_memory=4294967296 nofile=99 total_cpus=1500")
-    worker_ssh.main()
-    assert served == [{"nofile": 99, "total_cpus": 1500}, "has-job"]
