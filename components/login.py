@@ -12,7 +12,7 @@ from components.kit import pods, volumes, workloads
 from components.kit.context import FILLING, Scope, waits
 from components.kit.volumes import JailVolume
 from components.secrets import Secrets
-from components.worker_ssh import public_key_mounts, public_key_volumes
+from components.worker_ssh import PUBLIC_KEY_MOUNT, public_key_volume
 from slurm.names import JAIL_DIR, LOGIN, SSH_PORT
 from slurm.users import login_limits
 
@@ -80,7 +80,7 @@ class Login(pulumi.ComponentResource):
                 *mount_volumes(self._mounts),
                 volumes.secret_volume("host-keys", self._secrets.ssh_host_keys.metadata.name),
                 volumes.empty_dir("run", size_limit=pods.SMALL),
-                *public_key_volumes(self._secrets),
+                *([public_key_volume(self._secrets)] if scope.config.worker_ssh else []),
                 volumes.empty_dir("tmp", size_limit=self._scope.config.login.tmp),
             ],
         )
@@ -117,7 +117,7 @@ class Login(pulumi.ComponentResource):
                 *container_mounts(self._mounts, in_jail=True),
                 volumes.mount("host-keys", "/secrets/ssh", read_only=True),
                 volumes.mount("run", "/run/slurm"),
-                *public_key_mounts(self._secrets),
+                *([PUBLIC_KEY_MOUNT] if self._scope.config.worker_ssh else []),
                 volumes.mount("tmp", "/tmp"),
             ],
             resources=pods.resources(

@@ -34,10 +34,10 @@ class Secrets(pulumi.ComponentResource):
     jwt: k8s.core.v1.Secret
     """Whoever has this key can be any user of Slurm; slurmctld, slurmdbd and backups mount it, nobody else."""
     ssh_host_keys: k8s.core.v1.Secret
-    worker_host_key: k8s.core.v1.Secret | None = None
-    """Of the sshd of all workers, where they have one. Not the login nodes' one: who has taken over a worker could pass
-    for these."""
-    worker_public_key: k8s.core.v1.ConfigMap | None = None
+    worker_host_key: k8s.core.v1.Secret
+    """Of the sshd of all workers. Not the login nodes' one: who has taken over a worker could pass for these. It is
+    there without one, too: who turns that off and on again keeps the key."""
+    worker_public_key: k8s.core.v1.ConfigMap
     """Its public half, for all who may look: as a file in pods, which stay when the key is rotated."""
     database: k8s.core.v1.Secret
     """The password of slurmdbd in the cluster's own database. It is there with an external one, too: a stack
@@ -63,25 +63,20 @@ class Secrets(pulumi.ComponentResource):
         self.ssh_host_keys = self._create_secret(
             name, "ssh-host-keys", scope, string_data={"ssh_host_ed25519_key": private_key}
         )
-        # The seed is there without sshd on workers, too: who turns it off and on again keeps the key.
         worker_seed = random.RandomBytes(f"{name}-worker-host-seed", length=SEED_BYTES, opts=self._random)
-        if scope.config.worker_ssh:
-            self._create_worker_key(name, scope, worker_seed.base64)
-        self.rest_seed = rest_seed.base64
-        self.host_public_key = pulumi.Output.unsecret(host_seed.base64.apply(ed25519_public_key))
-        self.register_outputs({"host_public_key": self.host_public_key})
-
-    def _create_worker_key(self, name: str, scope: Scope, seed: pulumi.Output[str]) -> None:
-        private_key = seed.apply(ed25519_private_key_pem)
+        worker_key = worker_seed.base64.apply(ed25519_private_key_pem)
         self.worker_host_key = self._create_secret(
-            name, WORKER_HOST_KEY, scope, string_data={"ssh_host_ed25519_key": private_key}
+            name, WORKER_HOST_KEY, scope, string_data={"ssh_host_ed25519_key": worker_key}
         )
         self.worker_public_key = k8s.core.v1.ConfigMap(
             f"{name}-{WORKER_HOST_KEY}-public",
             metadata=scope.metadata(WORKER_HOST_KEY, "secrets"),
-            data={PUBLIC_KEY_FILE: pulumi.Output.unsecret(seed.apply(ed25519_public_key))},
+            data={PUBLIC_KEY_FILE: pulumi.Output.unsecret(worker_seed.base64.apply(ed25519_public_key))},
             opts=self._child,
         )
+        self.rest_seed = rest_seed.base64
+        self.host_public_key = pulumi.Output.unsecret(host_seed.base64.apply(ed25519_public_key))
+        self.register_outputs({"host_public_key": self.host_public_key})
 
     def _create_secret(
         self,

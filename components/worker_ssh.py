@@ -15,18 +15,13 @@ from slurm.names import JAIL_DIR, SSH_PORT
 from slurm.users import login_limits
 
 CONTAINER = "worker-sshd"
-_PUBLIC_KEY = "worker-public-key"
+PUBLIC_KEY_MOUNT = volumes.mount("worker-public-key", "/run/slurm/ssh", read_only=True)
+"""What ssh in the jail of a pod knows all workers by (images/jail/known_host.py), where they have sshd."""
 
 
-def public_key_volumes(secrets: Secrets) -> list[k8s.core.v1.VolumeArgs]:
-    """What ssh in the jail of a pod knows all workers by (images/jail/known_host.py); none where they have no sshd."""
-    public = secrets.worker_public_key
-    return [] if public is None else [volumes.config_volume(_PUBLIC_KEY, public.metadata.name)]
-
-
-def public_key_mounts(secrets: Secrets) -> list[k8s.core.v1.VolumeMountArgs]:
-    """It where the jail of a login node or a worker shows it."""
-    return [] if secrets.worker_public_key is None else [volumes.mount(_PUBLIC_KEY, "/run/slurm/ssh", read_only=True)]
+def public_key_volume(secrets: Secrets) -> k8s.core.v1.VolumeArgs:
+    """The volume of that."""
+    return volumes.config_volume("worker-public-key", secrets.worker_public_key.metadata.name)
 
 
 def sshd(scope: Scope, jail: JailVolume, mounts: Sequence[Mount]) -> k8s.core.v1.ContainerArgs:
@@ -67,9 +62,9 @@ def sshd(scope: Scope, jail: JailVolume, mounts: Sequence[Mount]) -> k8s.core.v1
 
 
 def sshd_volumes(secrets: Secrets) -> list[k8s.core.v1.VolumeArgs]:
-    """Those that it has alone."""
-    assert secrets.worker_host_key is not None
+    """What a worker has besides."""
     return [
+        public_key_volume(secrets),
         volumes.secret_volume("worker-host-key", secrets.worker_host_key.metadata.name),
         volumes.empty_dir("ssh-tmp", size_limit=pods.SMALL),
     ]

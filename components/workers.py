@@ -17,7 +17,7 @@ from components.kit import pods, volumes, workloads
 from components.kit.context import Scope, apart
 from components.kit.volumes import JailVolume
 from components.secrets import Secrets
-from components.worker_ssh import public_key_mounts, public_key_volumes, sshd, sshd_volumes
+from components.worker_ssh import PUBLIC_KEY_MOUNT, sshd, sshd_volumes
 from config.base import parse_cpus
 from config.sections.machines import Gpus
 from config.sections.workers import WorkerPool as WorkerPoolConfig
@@ -170,7 +170,7 @@ def _pod(args: WorkerPoolArgs) -> k8s.core.v1.PodSpecArgs:
             volumes.empty_dir("spool", size_limit=pool.tmp),
             _temporary_volume(args.scope, args.name, pool),
             volumes.empty_dir("run", size_limit=pods.SMALL),
-            *([*sshd_volumes(args.secrets), *public_key_volumes(args.secrets)] if args.has_sshd else []),
+            *(sshd_volumes(args.secrets) if args.has_sshd else []),
             # Its exporter of GPUs' figures is in another pod, and not ours. The machine's next boot finds it empty.
             *([volumes.host_directory("gpu-jobs", JOB_FILES, kind="DirectoryOrCreate")] if gpus.job_files else []),
         ],
@@ -222,7 +222,7 @@ def _slurmd(args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
             volumes.mount("spool", "/var/spool/slurmd"),
             _temporary_mount(args.scope, pool),
             volumes.mount("run", "/run/slurm"),
-            *(public_key_mounts(args.secrets) if args.has_sshd else []),
+            *([PUBLIC_KEY_MOUNT] if args.has_sshd else []),
             *([volumes.mount("gpu-jobs", JOB_FILES)] if pool.resources.gpus.job_files else []),
         ],
         resources=pods.resources(

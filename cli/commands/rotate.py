@@ -16,7 +16,6 @@ from cli.errors import USAGE, Failure, Refused
 from cli.kubectl.client import OWNERS
 from cli.rotate.keys import KEYS, Rotation
 from cli.stack import open_stack
-from components.secrets import WORKER_HOST_KEY
 from config.cluster import ClusterConfig
 from local.report import Report, open_report
 
@@ -75,8 +74,6 @@ def refuse(config: ClusterConfig, rotation: Rotation) -> bool:
             "accounting.database.external.password names, and `kubectl delete pod slurmdbd-0`",
             code=USAGE,
         )
-    if rotation.name == WORKER_HOST_KEY and not config.worker_ssh:
-        raise Failure("workers have no sshd", hint="`slurmstack:worker_ssh: true` gives them one", code=USAGE)
     return rotation.read()[1]
 
 

@@ -215,9 +215,7 @@ def test_a_pod_that_only_waits_for_a_machine_is_in_nobody_s_way(kubectl: Cluster
     assert "default-1" not in kubectl.restarted
 
 
-def test_the_key_of_workers_is_rotated_with_what_the_cluster_knows_it_by_and_without_sshd_there_refused(
-    kubectl: Cluster,
-) -> None:
+def test_the_key_of_workers_is_rotated_with_what_the_cluster_knows_it_by(kubectl: Cluster) -> None:
     kubectl.items_there.append(pod("default-2", "worker-sshd"))
     said = run(kubectl, WORKER_HOST_KEY)
     value = base64.b64decode(kubectl.secret(GENERATED)["data"]["slurm-secrets-worker-host-seed"]).decode()
@@ -228,8 +226,6 @@ def test_the_key_of_workers_is_rotated_with_what_the_cluster_knows_it_by_and_wit
     assert public in said
     commands = [words for words in kubectl.said if "kill -HUP 1" in words[-1]]
     assert [words[words.index("-c") - 1] for words in commands] == ["default-2"]
-    with pytest.raises(Failure, match="workers have no sshd"):
-        run(kubectl, WORKER_HOST_KEY, with_change(stacks.dev(), "worker_ssh", False))
 
 
 def test_keys_that_are_not_in_the_cluster_are_refused(kubectl: Cluster) -> None:
