@@ -42,7 +42,7 @@ def refusal(user: str, node: str, runner: Runner = run, jail: Path = JAIL) -> st
         os.close(open_inside(jail, SESSION, make=False, kind="file"))
         jobs = jobs_on(node, pwd.getpwnam(user).pw_uid, runner)
     except JailViewError:
-        return "this jail is older than ssh to workers: whoever runs the cluster gives it a new root, see docs/jail.md"
+        return "this jail is older than ssh to workers: it needs a new root (slurmstack:jail.root), see docs/jail.md"
     except OSError as error:
         return str(error)
     return "" if any(job.base_state == RUNNING for job in jobs) else f"you have no job on {node}"
