@@ -42,8 +42,8 @@ SRUN: Final = (
 are the job's, and not those of login sessions, which hold for this program."""
 
 KEPT: Final = (
-    "USER", "LOGNAME", "SHELL", "MAIL", "PATH", "SSH_", "LC_", "LANG", "TERM", "COLORTERM", "NO_COLOR", "TZ", "TMPDIR",
-    "LD_LIBRARY_PATH",
+    "USER", "LOGNAME", "SHELL", "MAIL", "PATH", "SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "LC_", "LANG", "TERM",
+    "COLORTERM", "NO_COLOR", "TZ", "TMPDIR", "LD_LIBRARY_PATH",
 )  # fmt: skip
 """What the names of variables begin with that a session has. sshd has set most for `ssh-session`, and srun and the
 jail's plugin for Slurm (images/spank) the rest; those of Slurm are not among them."""
@@ -74,7 +74,6 @@ def newest_job(node: str, runner: Runner = run) -> list[str]:
 def environment(home: str, given: Mapping[str, str]) -> dict[str, str]:
     """A session's, as sshd would make it. `given`: the step's."""
     kept = {name: value for name, value in given.items() if name.startswith(KEPT) or name.endswith(KEPT_ENDS)}
-    kept.pop("SSH_ORIGINAL_COMMAND", None)
     return {**kept, "HOME": home}
 
 
