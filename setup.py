@@ -29,7 +29,7 @@ setup(
             "Corefile",
             "Makefile",
             "go.*",
-            "sshd_config",
+            "*sshd_config",
         ],
         "slurmstack": ["Pulumi.yaml"],
         "components.clouds.nebius": ["*.yaml"],

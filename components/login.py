@@ -12,7 +12,7 @@ from components.kit import pods, volumes, workloads
 from components.kit.context import FILLING, Scope, waits
 from components.kit.volumes import JailVolume
 from components.secrets import Secrets
-from components.worker_ssh import known_as
+from components.worker_ssh import PUBLIC_KEY_MOUNT, public_key_volume
 from slurm.names import JAIL_DIR, LOGIN, SSH_PORT
 from slurm.users import login_limits
 
@@ -80,6 +80,7 @@ class Login(pulumi.ComponentResource):
                 *mount_volumes(self._mounts),
                 volumes.secret_volume("host-keys", self._secrets.ssh_host_keys.metadata.name),
                 volumes.empty_dir("run", size_limit=pods.SMALL),
+                *([public_key_volume(self._secrets)] if scope.config.worker_ssh else []),
                 volumes.empty_dir("tmp", size_limit=self._scope.config.login.tmp),
             ],
         )
@@ -102,15 +103,12 @@ class Login(pulumi.ComponentResource):
             name="sshd",
             image=self._scope.image("login"),
             command=[f"{pods.LIBEXEC}/sshd"],
-            env=[
-                *pods.env(
-                    JAIL=JAIL_DIR,
-                    **({"USER_LIMITS": limits} if limits else {}),
-                    **self._jail.env,
-                    **mounts_env(self._mounts, in_jail=True, shared=self._jail.shared()),
-                ),
-                *known_as(self._secrets),
-            ],
+            env=pods.env(
+                JAIL=JAIL_DIR,
+                **({"USER_LIMITS": limits} if limits else {}),
+                **self._jail.env,
+                **mounts_env(self._mounts, in_jail=True, shared=self._jail.shared()),
+            ),
             **pods.serving("ssh", SSH_PORT, pods.tcp_probe(SSH_PORT, period=10)),
             security_context=pods.into_jail("sshd"),
             volume_mounts=[
@@ -119,6 +117,7 @@ class Login(pulumi.ComponentResource):
                 *container_mounts(self._mounts, in_jail=True),
                 volumes.mount("host-keys", "/secrets/ssh", read_only=True),
                 volumes.mount("run", "/run/slurm"),
+                *([PUBLIC_KEY_MOUNT] if self._scope.config.worker_ssh else []),
                 volumes.mount("tmp", "/tmp"),
             ],
             resources=pods.resources(

@@ -18,6 +18,11 @@ DATABASE_PASSWORD_BYTES = 24
 JWT_KEY_BYTES = 32
 """HS256 wants 256 bits at least (RFC 7518, section 3.2); slurm.conf's documentation makes 32 bytes."""
 
+WORKER_HOST_KEY = "worker-host-key"
+"""Name of the Secret with the workers' SSH host key, and of the ConfigMap with its public half."""
+
+PUBLIC_KEY_FILE = "ssh_host_ed25519_key.pub"
+
 
 class Secrets(pulumi.ComponentResource):
     """The cluster's keys, generated once and handed to the pods as Kubernetes Secrets.
@@ -29,9 +34,11 @@ class Secrets(pulumi.ComponentResource):
     jwt: k8s.core.v1.Secret
     """Whoever has this key can be any user of Slurm; slurmctld, slurmdbd and backups mount it, nobody else."""
     ssh_host_keys: k8s.core.v1.Secret
-    worker_host_key: k8s.core.v1.Secret | None = None
-    """Of the sshd of all workers, where they have one. Not the login nodes' one: who has taken over a worker could pass
-    for these."""
+    worker_host_key: k8s.core.v1.Secret
+    """Of the sshd of all workers. Not the login nodes' one: who has taken over a worker could pass for these. It is
+    there without one, too: who turns that off and on again keeps the key."""
+    worker_public_key: k8s.core.v1.ConfigMap
+    """Its public half, for all who may look: as a file in pods, which stay when the key is rotated."""
     database: k8s.core.v1.Secret
     """The password of slurmdbd in the cluster's own database. It is there with an external one, too: a stack
     that comes back to its own database needs no new password."""
@@ -39,7 +46,6 @@ class Secrets(pulumi.ComponentResource):
     """For the certificate of the REST API. It is there without one, too: an API that is turned off and on again keeps
     the authority that its users know."""
     host_public_key: pulumi.Output[str]
-    worker_public_key: pulumi.Output[str] | None = None
 
     def __init__(self, name: str, scope: Scope, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:Secrets", name, None, opts)
@@ -57,20 +63,20 @@ class Secrets(pulumi.ComponentResource):
         self.ssh_host_keys = self._create_secret(
             name, "ssh-host-keys", scope, string_data={"ssh_host_ed25519_key": private_key}
         )
-        if scope.config.worker_ssh:
-            self._make_worker_key(name, scope)
+        worker_seed = random.RandomBytes(f"{name}-worker-host-seed", length=SEED_BYTES, opts=self._random)
+        worker_key = worker_seed.base64.apply(ed25519_private_key_pem)
+        self.worker_host_key = self._create_secret(
+            name, WORKER_HOST_KEY, scope, string_data={"ssh_host_ed25519_key": worker_key}
+        )
+        self.worker_public_key = k8s.core.v1.ConfigMap(
+            f"{name}-{WORKER_HOST_KEY}-public",
+            metadata=scope.metadata(WORKER_HOST_KEY, "secrets"),
+            data={PUBLIC_KEY_FILE: pulumi.Output.unsecret(worker_seed.base64.apply(ed25519_public_key))},
+            opts=self._child,
+        )
         self.rest_seed = rest_seed.base64
         self.host_public_key = pulumi.Output.unsecret(host_seed.base64.apply(ed25519_public_key))
         self.register_outputs({"host_public_key": self.host_public_key})
-
-    def _make_worker_key(self, name: str, scope: Scope) -> None:
-        # Not protected, as it goes when ssh to workers is turned off: nobody has it but the cluster's own pods.
-        seed = random.RandomBytes(f"{name}-worker-host-seed", length=SEED_BYTES, opts=self._child)
-        key = seed.base64.apply(ed25519_private_key_pem)
-        self.worker_host_key = self._create_secret(
-            name, "worker-host-key", scope, string_data={"ssh_host_ed25519_key": key}
-        )
-        self.worker_public_key = pulumi.Output.unsecret(seed.base64.apply(ed25519_public_key))
 
     def _create_secret(
         self,

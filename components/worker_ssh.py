@@ -15,21 +15,26 @@ from slurm.names import JAIL_DIR, SSH_PORT
 from slurm.users import login_limits
 
 CONTAINER = "worker-sshd"
+PUBLIC_KEY_MOUNT = volumes.mount("worker-public-key", "/run/slurm/ssh", read_only=True)
+"""What ssh in the jail of a pod knows all workers by (images/jail/known_host.py), where they have sshd."""
 
 
-def known_as(secrets: Secrets) -> list[k8s.core.v1.EnvVarArgs]:
-    """What ssh in the jail of a pod knows all workers by (images/jail/known_host.py); empty where they have no sshd."""
-    if secrets.worker_public_key is None:
-        return []
-    return [k8s.core.v1.EnvVarArgs(name="WORKER_HOST_KEY", value=secrets.worker_public_key)]
+def public_key_volume(secrets: Secrets) -> k8s.core.v1.VolumeArgs:
+    """The volume of that."""
+    return volumes.config_volume("worker-public-key", secrets.worker_public_key.metadata.name)
 
 
 def sshd(scope: Scope, jail: JailVolume, mounts: Sequence[Mount]) -> k8s.core.v1.ContainerArgs:
-    """A native sidecar, so that it ends after slurmd, which waits for its jobs. It never keeps slurmd from being ready.
+    """A native sidecar: it serves until slurmd ends, whose hook may wait for jobs for days, and ends then.
+
+    An ordinary container, which Kubernetes would start after slurmd, would be told to end with slurmd's hook, and not
+    after it. slurmd waits until this one's process is there, and not until it serves: it has no probes.
 
     Of slurmd's container it has the volumes with Slurm's configuration, and not the jobs' files.
     """
-    limits = login_limits(scope.config.login.user_limits)
+    # Of processes the kernel counts those of jobs, too: who has many there would not get in. And a login node has more
+    # memory: one user could take what all connections have here, instead of half of that.
+    limits = login_limits(scope.config.login.user_limits.model_copy(update={"processes": None, "total_memory": None}))
     return k8s.core.v1.ContainerArgs(
         name=CONTAINER,
         image=scope.image("login"),
@@ -57,9 +62,9 @@ def sshd(scope: Scope, jail: JailVolume, mounts: Sequence[Mount]) -> k8s.core.v1
 
 
 def sshd_volumes(secrets: Secrets) -> list[k8s.core.v1.VolumeArgs]:
-    """Those that it has alone."""
-    assert secrets.worker_host_key is not None
+    """What a worker has besides."""
     return [
+        public_key_volume(secrets),
         volumes.secret_volume("worker-host-key", secrets.worker_host_key.metadata.name),
         volumes.empty_dir("ssh-tmp", size_limit=pods.SMALL),
     ]

@@ -17,7 +17,7 @@ from components.kit import pods, volumes, workloads
 from components.kit.context import Scope, apart
 from components.kit.volumes import JailVolume
 from components.secrets import Secrets
-from components.worker_ssh import known_as, sshd, sshd_volumes
+from components.worker_ssh import PUBLIC_KEY_MOUNT, sshd, sshd_volumes
 from config.base import parse_cpus
 from config.rules.services import OF_THE_WORKER
 from config.sections.machines import Gpus
@@ -201,7 +201,6 @@ def _slurmd(args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
                 **_gpu_env(pool.resources.gpus),
             ),
             *_scratch_env(pool),
-            *(known_as(args.secrets) if args.in_jail else []),
         ],
         ports=[
             k8s.core.v1.ContainerPortArgs(name="slurmd", container_port=SLURMD_PORT),
@@ -225,6 +224,7 @@ def _slurmd(args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
             volumes.mount("spool", "/var/spool/slurmd"),
             _temporary_mount(args.scope, pool),
             volumes.mount("run", "/run/slurm"),
+            *([PUBLIC_KEY_MOUNT] if args.has_sshd else []),
             *([volumes.mount("gpu-jobs", JOB_FILES)] if pool.resources.gpus.job_files else []),
         ],
         resources=pods.resources(

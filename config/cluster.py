@@ -44,7 +44,7 @@ class ClusterConfig(Section):
     """slurmctld and its state."""
     login: Login = Field(default_factory=Login)
     """Login nodes."""
-    worker_ssh: bool = Field(default=False, strict=True)
+    worker_ssh: bool = Field(default=True, strict=True)
     """Whether users with a running job on a worker with the jail get there by ssh, into the job."""
     jail: Jail = Field(default_factory=Jail)
     """The shared root file system."""

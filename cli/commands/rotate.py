@@ -21,7 +21,7 @@ from local.report import Report, open_report
 
 
 def rotate(
-    key: Annotated[str, typer.Argument(metavar="KEY", help="munge, jwt, host-keys or database-password.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help=f"One of {', '.join(KEYS)}.")],
     config: ConfigOption = None,
     *,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
@@ -30,8 +30,8 @@ def rotate(
 
     munge: all daemons trust each other by it. For some seconds (5 on two machines) pods do not understand each other:
     commands of Slurm wait or fail meanwhile, in jobs too. jwt: it signs tokens; all that were given out end at once.
-    host-keys: login nodes show another one, which is printed; sessions stay. database-password: of slurmdbd in the
-    cluster's own database; accounting pauses for some seconds and loses nothing.
+    host-keys, worker-host-key: login nodes, or workers, show another one, which is printed; sessions stay.
+    database-password: of slurmdbd in the cluster's own database; accounting pauses for some seconds and loses nothing.
 
     Cut short anywhere, the same command goes on; `up` refuses until then. The key is made here and is in no argument,
     log or annotation. Afterwards the backup of the Secret slurmstack-generated is outdated (docs/rotate-keys.md).

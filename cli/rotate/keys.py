@@ -22,7 +22,13 @@ from cli.backup.jobs import statuses
 from cli.change.owner import ROTATING
 from cli.errors import Failure
 from cli.kubectl.client import FIELD_MANAGER, Kubectl, complaint
-from components.secrets import DATABASE_PASSWORD_BYTES, JWT_KEY_BYTES, MUNGE_KEY_BYTES
+from components.secrets import (
+    DATABASE_PASSWORD_BYTES,
+    JWT_KEY_BYTES,
+    MUNGE_KEY_BYTES,
+    PUBLIC_KEY_FILE,
+    WORKER_HOST_KEY,
+)
 from images.common.files import HOST_KEY
 from images.common.mariadb import PROBE, SOCKET, probe_options, statements
 from local.report import Report, Step
@@ -59,6 +65,8 @@ _REPLACE_PROBE = (
     f"chmod --reference={PROBE} {PROBE}.new && mv {PROBE}.new {PROBE}"
 )
 """What the readiness probe logs in with. It appears whole or not at all."""
+
+_ALL_PODS = ("-l", "app.kubernetes.io/part-of=slurmstack")
 
 _GOES_ON = "run this again: it goes on where this has ended"
 
@@ -149,12 +157,15 @@ class Rotation:
             found["metadata"]["annotations"][ROTATING] = self.name
             self._replace(found)
         self.value = base64.b64decode(found["data"][self._generated]).decode()
-        change = {"data": {self.key.path.rpartition("/")[2]: _encoded(self.content)}}
-        self._kubectl.run(
-            "patch", "secret", self.key.secret, "-n", self._namespace, "--type=merge", "--patch-file=/dev/stdin",
-            f"--field-manager={FIELD_MANAGER}", stdin=json.dumps(change),
-        )  # fmt: skip
+        self.write("secret", self.key.secret, {self.key.path.rpartition("/")[2]: _encoded(self.content)})
         return goes_on
+
+    def write(self, kind: str, name: str, data: Mapping[str, str]) -> None:
+        """Change these files of a Secret, in Base64, or of a ConfigMap."""
+        self._kubectl.run(
+            "patch", kind, name, "-n", self._namespace, "--type=merge", "--patch-file=/dev/stdin",
+            f"--field-manager={FIELD_MANAGER}", stdin=json.dumps({"data": data}),
+        )  # fmt: skip
 
     def finish(self) -> None:
         """All have the new key."""
@@ -208,12 +219,16 @@ class Rotation:
         touched: set[str] = set()
         while stale := self.stale(self.key.path):
             if new := {place.pod for place in stale} - touched:
-                annotation = (f"{_TOUCHED}={time.time():.0f}", "--overwrite", f"--field-manager={FIELD_MANAGER}")
-                self._kubectl.run("annotate", "pod", *sorted(new), "-n", self._namespace, *annotation, check=False)
+                self.touch(*sorted(new))
                 touched |= new
             step.progress(0, 0, _names(stale))
             _refuse_late(deadline, f"the new key has not reached {_names(stale)}")
             time.sleep(POLL)
+
+    def touch(self, *which: str) -> None:
+        """Have kubelet look at the files of these pods at once."""
+        annotation = (f"{_TOUCHED}={time.time():.0f}", "--overwrite", f"--field-manager={FIELD_MANAGER}")
+        self._kubectl.run("annotate", "pod", *which, "-n", self._namespace, *annotation, check=False)
 
     def restart(self, places: Collection[Place], user: str, step: Step, *, together: bool = False) -> float:
         """End the first process of containers, and wait until they run again and are ready. Seconds of that.
@@ -271,15 +286,7 @@ class Rotation:
     def _exec(
         self, place: Place, *command: str, stdin: str | None = None, seconds: float = 30
     ) -> CompletedProcess[str]:
-        where = (
-            "exec",
-            *(["-i"] if stdin is not None else []),
-            "-n",
-            self._namespace,
-            place.pod,
-            "-c",
-            place.container,
-        )
+        where = ("exec", *([] if stdin is None else ["-i"]), "-n", self._namespace, place.pod, "-c", place.container)
         return self._kubectl.run(*where, "--", *command, stdin=stdin, check=False, seconds=seconds)
 
     def _each(self, places: Iterable[Place], work: Callable[[Place], int]) -> dict[Place, int]:
@@ -288,7 +295,7 @@ class Rotation:
             return dict(zip(these, pool.map(work, these), strict=True))
 
     def _pods(self) -> list[dict[str, Any]]:
-        return self._kubectl.items("pod", "-n", self._namespace, "-l", "app.kubernetes.io/part-of=slurmstack")
+        return self._kubectl.items("pod", "-n", self._namespace, *_ALL_PODS)
 
     def _places_in(self, pod: Mapping[str, Any]) -> list[Place]:
         return [
@@ -358,11 +365,14 @@ def _host_keys(rotation: Rotation, report: Report) -> str:
     The key that it has copied at its start lies on a root file system that nobody can write any more: the new one is
     bound over it, until the container starts anew and copies that.
     """
-    with report.step("Telling sshd") as step:
-        for number, place in enumerate(login := rotation.places()):
-            step.progress(number, len(login), place.pod)
-            rotation.must(place, "sh", "-c", f"mount --bind {rotation.key.path} {HOST_KEY} && kill -HUP 1")
     key = ed25519_public_key(rotation.value)
+    if rotation.name == WORKER_HOST_KEY:  # the cluster's own pods know it by a file
+        rotation.write("configmap", WORKER_HOST_KEY, {PUBLIC_KEY_FILE: key})
+        rotation.touch(*_ALL_PODS)
+    with report.step("Telling sshd") as step:
+        for number, place in enumerate(there := rotation.places()):
+            step.progress(number, len(there), place.pod)
+            rotation.must(place, "sh", "-c", f"mount --bind {rotation.key.path} {HOST_KEY} && kill -HUP 1")
     digest = hashlib.sha256(base64.b64decode(key.split()[1])).digest()
     fingerprint = _encoded(digest).rstrip("=")
     return f"sessions stay. The new key, for known_hosts:\n{key}\nSHA256:{fingerprint}"
@@ -389,6 +399,13 @@ KEYS: Mapping[str, Key] = {
         path="/secrets/ssh/ssh_host_ed25519_key", content=lambda value: ed25519_private_key_pem(value).encode(),
         containers=("sshd",), carry_out=_host_keys,
         means="SSH clients that know the old key refuse to connect until they are given the new one; sessions stay",
+    ),
+    WORKER_HOST_KEY: Key(
+        value="worker-host-seed", length=SEED_BYTES, secret=WORKER_HOST_KEY,
+        path="/secrets/ssh/ssh_host_ed25519_key", content=lambda value: ed25519_private_key_pem(value).encode(),
+        containers=("worker-sshd",), carry_out=_host_keys,
+        means="SSH clients outside of the cluster that know the workers' old key refuse to connect, and those on its "
+        "nodes may for a minute; sessions stay",
     ),
     "database-password": Key(
         value="database", length=DATABASE_PASSWORD_BYTES, secret="database-password",  # noqa: S106

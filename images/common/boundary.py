@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Final
 
 from images.common.command import Runner
-from images.common.files import write_atomically
 from images.common.mountinfo import expect_done, libc
 from images.common.process import CannotGoOnError
 
@@ -43,12 +42,6 @@ def own_directory(directory: Path, uid: int = 0, gid: int = 0) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     directory.chmod(0o755)
     os.chown(directory, uid, gid)
-
-
-def leave_worker_key() -> None:
-    """Leave the key that workers' sshd is known by where `known-host` in the jail looks for it (images/jail)."""
-    if key := os.environ.get("WORKER_HOST_KEY"):
-        write_atomically(RUN_SLURM / "worker_host_key.pub", f"{key}\n")
 
 
 def forget_configuration(directory: Path, link: Path = RUN_SLURM / "conf") -> None:

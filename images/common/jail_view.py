@@ -57,7 +57,7 @@ LOGIN_BINDS: Final = (
     Bind(path="/sys", recursive=True),
     Bind(path="/dev", recursive=True),
     Bind(path="/run/munge", read_only=True),
-    Bind(path="/run/slurm", read_only=True),
+    Bind(path="/run/slurm", recursive=True, read_only=True),
     Bind(path="/tmp"),
     Bind(path="/etc/resolv.conf", read_only=True),
     Bind(path="/etc/hosts", read_only=True),

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from images.common.command import Runner
 from images.common.slurm_records import Columns, amounts, count, expand, moment, seconds, task_count
 
 RUNNING: Final = "RUNNING"
@@ -159,3 +160,19 @@ class JobList:
             if (found.get("limit") or _YEAR) >= _YEAR:
                 found.update((name, None) for name in ("left", "limit") if name in found)
             yield Job(**found)
+
+
+def jobs_on(node: str, uid: int, runner: Runner) -> list[Job]:
+    """A user's jobs on a node, the one that has started last first. Raises OSError where Slurm does not say.
+
+    `--states` would miss what is STOPPED or SIGNALING.
+    """
+    asked = ("/usr/bin/squeue", "--all", "--noheader", f"--nodelist={node}", "--sort=-S,-i", "--format=%U %T %A %i")
+    result = runner([*asked, f"--user={uid}"], timeout=20.0)  # slurmctld looks through that one's jobs alone
+    if "Invalid user" in result.stderr:
+        # Nobody knows the number just now, as while SSSD starts: squeue shows no job then, and succeeds.
+        result = runner(asked, timeout=20.0)
+    if not result.ok:
+        raise OSError(f"slurmctld does not say which jobs are on {node}: {result.message}")
+    rows = (line.split() for line in result.stdout.splitlines())
+    return [Job(state=state, number=number, id=shown) for of, state, number, shown in rows if int(of) == uid]

@@ -51,7 +51,7 @@ if [ -d /run/slurmstack/gpu/bin ]; then PATH="$PATH:/run/slurmstack/gpu/bin"; fi
 
 KEY_PROFILE: Final = """\
 # For ssh to the nodes of one's jobs: a key of one's own, where there is none. Two logins at once make one.
-if [ -e /run/slurm/worker_host_key.pub ] && [ "$(id -u)" -ge 1000 ] && [ -O "$HOME" ] \\
+if [ -e /run/slurm/ssh/ssh_host_ed25519_key.pub ] && [ "$(id -u)" -ge 1000 ] && [ -O "$HOME" ] \\
   && ! ls -d "$HOME"/.ssh/id_* >/dev/null 2>&1; then (
   umask 077; new=".new.$$"
   mkdir -p "$HOME/.ssh" && cd "$HOME/.ssh" \\

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-KEY: Final = Path("/run/slurm/worker_host_key.pub")
-"""The pod's start leaves it there, where sshd runs on workers."""
+KEY: Final = Path("/run/slurm/ssh/ssh_host_ed25519_key.pub")
+"""A file of a ConfigMap, where sshd runs on workers (components/worker_ssh.py)."""
 
 SLURM_CONF: Final = Path("/run/slurm/conf/slurm.conf")
 

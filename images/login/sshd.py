@@ -21,7 +21,6 @@ from typing import Final, NoReturn
 
 from images.common.boundary import (
     RUN_SLURM,
-    leave_worker_key,
     own_directory,
     protect_cgroups,
     seal_root,
@@ -187,5 +186,4 @@ def main() -> None:
     with program("sshd") as log:
         sackd = pwd.getpwnam("slurm")
         own_directory(RUN_SLURM, sackd.pw_uid, sackd.pw_gid)
-        leave_worker_key()
         serve(log, parse_limits(os.environ.get("USER_LIMITS", "")), config=CONFIG)

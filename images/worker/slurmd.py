@@ -14,7 +14,6 @@ from images.common.boundary import (
     RUN_SLURM,
     forget_configuration,
     give_up_set_up,
-    leave_worker_key,
     own_directory,
     protect_cgroups,
     seal_root,
@@ -211,7 +210,6 @@ def main() -> None:
         for directory in (RUN_SLURM, SPOOL, CONF_CACHE):
             own_directory(directory)
         forget_configuration(CONF_CACHE)
-        leave_worker_key()
         settle_shared()
         kind = os.environ.get("SCRATCH", "")
         conf = scratch.prepare(kind, conf, log)

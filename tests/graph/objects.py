@@ -113,5 +113,4 @@ def everything() -> dict[str, Any]:
         worker_nodes__gpu__size={"max": 2},
         health={"tests": {"enabled": True}},
         sssd={"secret": "ldap"},
-        worker_ssh=True,
     )

@@ -118,7 +118,7 @@ class _Traceable(GeneratedValues):
 @pytest.mark.parametrize("stack", ["dev", "existing", "existing_full", "nebius_full"])
 def test_no_secret_value_is_anywhere_but_in_a_secret(stack: str) -> None:
     generated = _Traceable()
-    recording = record({**getattr(stacks, stack)(), "worker_ssh": True}, stack=stack, generated=generated)
+    recording = record(getattr(stacks, stack)(), stack=stack, generated=generated)
     values = list(generated.made)
     for item in recording.of_type("kubernetes:core/v1:Secret"):
         revealed = reveal(item.inputs)

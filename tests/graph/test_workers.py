@@ -9,7 +9,7 @@ import pytest
 from cli.program.recording import Recording
 from images.common.gpu_jobs import SHOWN
 from tests import stacks
-from tests.graph.objects import containers, environment, mounts, pod, recorded, volumes
+from tests.graph.objects import containers, differing, environment, mounts, objects, pod, recorded, volumes
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_limits_of_login_nodes_reach_sshd_and_nobody_else_and_bind_unless_the_st
 
 
 def test_a_worker_with_the_jail_has_sshd_that_ends_after_slurmd_with_a_key_of_its_own() -> None:
-    recording = recorded(login__user_limits=LIMITS, worker_ssh=True)
+    recording = recorded(login__user_limits=LIMITS)
     spec = pod(recording, "slurm-pool-cpu-pods")
     sshd = containers(spec)["worker-sshd"]
     assert (list(containers(spec)), sshd["restartPolicy"]) == (["munged", "worker-sshd", "slurmd"], "Always")
@@ -184,17 +184,22 @@ def test_a_worker_with_the_jail_has_sshd_that_ends_after_slurmd_with_a_key_of_it
     assert all(mounts(sshd)[path]["readOnly"] for path in ("/run/slurm", "/var/spool/slurmd", "/secrets/ssh"))
     assert volumes(spec)["worker-host-key"]["secret"]["secretName"] == "worker-host-key"
     assert volumes(spec)[mounts(sshd)["/tmp"]["name"]] != volumes(spec)[mounts(spec["containers"][0])["/tmp"]["name"]]
-    assert environment(sshd)["USER_LIMITS"].startswith("nproc=200 ")
-    pods = (spec, pod(recording, "slurm-login-pods"))
-    known = {environment(one).get("WORKER_HOST_KEY", "") for both in pods for one in both["containers"]} - {""}
-    assert [key.split()[0] for key in known] == ["ssh-ed25519"]
+    assert environment(sshd)["USER_LIMITS"] == "nofile=1024 as=4194304 cpu=60 total_cpus=1500"
+    (public,) = objects(recording, "ConfigMap")["worker-host-key"]["data"].values()
+    assert public.startswith("ssh-ed25519 ")
+    for one, container in ((spec, "slurmd"), (pod(recording, "slurm-login-pods"), "sshd")):
+        shown = mounts(containers(one)[container])["/run/slurm/ssh"]
+        assert volumes(one)[shown["name"]]["configMap"]["name"] == "worker-host-key"
 
 
-@pytest.mark.parametrize(("pool", "changes"), [("plain", {"worker_ssh": True}), ("cpu", {})])
-def test_without_the_jail_or_where_nobody_has_asked_for_it_a_worker_has_no_sshd(
-    pool: str, changes: dict[str, Any]
-) -> None:
+@pytest.mark.parametrize(("pool", "changes"), [("plain", {}), ("cpu", {"worker_ssh": False})])
+def test_without_the_jail_or_where_it_is_turned_off_a_worker_has_no_sshd(pool: str, changes: dict[str, Any]) -> None:
     spec = pod(recorded(**changes), f"slurm-pool-{pool}-pods")
     assert list(containers(spec)) == ["munged", "slurmd"]
-    assert "host-key" not in str(spec["volumes"])
-    assert "WORKER_HOST_KEY" not in environment(spec["containers"][0])
+    assert not {"worker-host-key", "worker-public-key"} & volumes(spec).keys()
+
+
+def test_who_turns_ssh_to_workers_off_and_on_again_loses_no_key() -> None:
+    changed = differing(recorded(worker_ssh=False), recorded())
+    assert {"slurm-login-pods", "slurm-pool-cpu-pods"} <= changed
+    assert not [name for name in changed if "secret" in name]

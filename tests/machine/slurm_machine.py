@@ -46,7 +46,7 @@ def worker_sections(version: str, *, cpus: int, memory: str) -> dict[str, Any]:
     # All of them: its CPUs are its own.
     resources = {"cpus": cpus, "memory": memory, "cpu_request": str(cpus)}
     pool = {**sections["worker_nodes"]["default"], "resources": resources}
-    return {**sections, "worker_nodes": {**sections["worker_nodes"], "default": pool}}
+    return {**sections, "worker_nodes": {**sections["worker_nodes"], "default": pool}, "worker_ssh": False}
 
 
 class SlurmMachine:

@@ -28,7 +28,6 @@ def table() -> str:
     """Containers that have something, of a stack with all that can be asked for; those that are alike in one line."""
     sections = with_change(stacks.existing_full(), "sssd", {"secret": "sssd"})
     sections = with_change(sections, "dashboard", {"enabled": True})
-    sections = with_change(sections, "worker_ssh", True)
     burst = {"size": {"max": 4}, "resources": {"cpus": 1, "memory": "1Gi"}}
     sections = with_change(sections, "worker_nodes.burst", burst)
     monitoring = {

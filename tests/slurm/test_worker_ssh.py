@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import subprocess
 from collections.abc import Iterator
 
@@ -49,7 +50,9 @@ def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> Iterator[Slurm
     extra = lines_of(load_config(stacks.dev()), "Prolog", "Epilog") + IMPATIENT
     sandbox = slurm_cluster(slurm_version, config=minimal_config(slurm_version, extra, **IN_JAIL), workers=0, jail=True)
     key = private_key()
-    env = {"WORKER_HOST_KEY": public_line(key)}
+    public = sandbox.work / "worker-public-key"
+    public.mkdir()
+    (public / "ssh_host_ed25519_key.pub").write_text(public_line(key))
     for name in NODES:
         volumes = {}
         for at in ("/run/munge", "/run/slurm", "/var/spool/slurmd"):
@@ -57,11 +60,15 @@ def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> Iterator[Slurm
             volume.mkdir()
             volume.chmod(0o777)
             volumes[volume] = at
-        sandbox.start_worker_on(name, binds=volumes, env=env)
+        sandbox.start_worker_on(name, binds={**volumes, public: "/run/slurm/ssh"})
     sandbox.wait_for_nodes(len(NODES))
     start_client(sandbox)
     declare(sandbox, UIDS)
-    start_login(sandbox, WORKER_HOST_KEY=env["WORKER_HOST_KEY"])
+
+    def show(login: Pod) -> None:
+        shutil.copytree(public, login.root / "run/slurm/ssh")
+
+    start_login(sandbox, before=show)
     containers = [start_sshd(sandbox, sandbox.pods[name], key) for name in NODES]
     for pod in containers:
         wait_for_sshd(pod)
@@ -153,9 +160,13 @@ def test_what_goes_through_is_as_with_any_ssh(cluster: SlurmSandbox, job: str) -
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert ssh(cluster, "alice", NODES[0], "cmp /tmp/copied /tmp/synced; exit 7") == (7, "")
-    shown = type_at(client, ["ssh", *OPTIONS, "-t", "alice@default-0"], "echo $(tty) $SSH_TTY $-", "exit 3")
+    shown = type_at(
+        client, ["ssh", *OPTIONS, "-t", "alice@default-0"],
+        "stty columns 77; echo $(tty) $SSH_TTY $-", "stty size; seq 20000 | tail -c 6; sleep 8765 & exit 3",
+    )  # fmt: skip
     assert "/dev/pts/0 /dev/pts/0 " in shown
     assert "himBH" in shown, "the shell has job control"
+    assert " 77\r\n20000\r\n" in shown
 
 
 def test_from_node_to_node_leads_the_key_of_the_first_login_and_no_host_is_asked_about(

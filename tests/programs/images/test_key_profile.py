@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from images.jail.image import KEY_PROFILE
+from images.jail.known_host import KEY
 
 
 @pytest.mark.parametrize("links", [True, False])
@@ -17,7 +18,7 @@ def test_a_first_login_makes_one_key_that_is_authorized_where_there_are_hard_lin
 ) -> None:
     here = tmp_path / "worker_host_key.pub"
     here.touch()
-    profile = KEY_PROFILE.replace("/run/slurm/worker_host_key.pub", str(here)).replace('"$(id -u)" -ge', "1000 -ge")
+    profile = KEY_PROFILE.replace(str(KEY), str(here)).replace('"$(id -u)" -ge', "1000 -ge")
     if not links:
         (tmp_path / "ln").write_text("#!/bin/sh\nexit 1\n")
         (tmp_path / "ln").chmod(0o755)

@@ -18,8 +18,10 @@ from cli.errors import Failure, Refused
 from cli.program.recording import KeptValues, record
 from cli.rotate import keys
 from cli.rotate.keys import KEYS, Rotation
+from components.secrets import WORKER_HOST_KEY
 from config import load_config
 from local.report import open_report
+from slurm.certificates import ed25519_private_key_pem, ed25519_public_key
 from slurm.names import GENERATED
 from tests import stacks
 from tests.fakes.kubectl import FakeCluster, thing
@@ -44,9 +46,12 @@ class Cluster(FakeCluster):
     restarted: list[str] = field(default_factory=list)
     """Pods whose first process is root's: others may not end it."""
 
+    def named(self, kind: str, name: str) -> dict[str, Any]:
+        there = {(item["kind"].lower(), item["metadata"]["name"]): item for item in self.items_there}
+        return there[kind, name]
+
     def secret(self, name: str) -> dict[str, Any]:
-        (found,) = [item for item in self.items_there if (item["kind"], item["metadata"]["name"]) == ("Secret", name)]
-        return found
+        return self.named("secret", name)
 
     def run(
         self, *arguments: str, stdin: str | None = None, check: bool = True, **more: float
@@ -62,8 +67,8 @@ class Cluster(FakeCluster):
             assert new["metadata"]["resourceVersion"] == old["metadata"]["resourceVersion"]
             old.clear()
             old.update(new)
-        if arguments[:2] == ("patch", "secret"):
-            self.secret(arguments[2])["data"].update(json.loads(stdin or "")["data"])
+        if arguments[0] == "patch":
+            self.named(arguments[1], arguments[2])["data"].update(json.loads(stdin or "")["data"])
         if arguments[:2] == ("delete", "pod"):
             self.restarted.append(arguments[2])
             (item,) = [item for item in self.items_there if item["metadata"]["name"] == arguments[2]]
@@ -120,7 +125,8 @@ def kubectl(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     generated = secret(GENERATED, **values.values)
     others = [secret(key.secret, **{key.path.rpartition("/")[2]: "old"}) for key in KEYS.values()]
     nodes = [pod(name, "munged") for name in ("controller-0", "default-0", "login-0")]
-    return Cluster(items_there=[generated, *others, *nodes])
+    public = thing("ConfigMap", WORKER_HOST_KEY, data={"ssh_host_ed25519_key.pub": "old"})
+    return Cluster(items_there=[generated, *others, public, *nodes])
 
 
 def run(kubectl: Cluster, key: str, sections: dict[str, Any] | None = None) -> str:
@@ -207,6 +213,19 @@ def test_a_pod_that_only_waits_for_a_machine_is_in_nobody_s_way(kubectl: Cluster
     kubectl.items_there.append(pod("default-1", "munged", phase="Pending"))
     run(kubectl, "munge")
     assert "default-1" not in kubectl.restarted
+
+
+def test_the_key_of_workers_is_rotated_with_what_the_cluster_knows_it_by(kubectl: Cluster) -> None:
+    kubectl.items_there.append(pod("default-2", "worker-sshd"))
+    said = run(kubectl, WORKER_HOST_KEY)
+    value = base64.b64decode(kubectl.secret(GENERATED)["data"]["slurm-secrets-worker-host-seed"]).decode()
+    private = base64.b64decode(kubectl.secret(WORKER_HOST_KEY)["data"]["ssh_host_ed25519_key"]).decode()
+    assert private == ed25519_private_key_pem(value)
+    (public,) = kubectl.named("configmap", WORKER_HOST_KEY)["data"].values()
+    assert public == ed25519_public_key(value)
+    assert public in said
+    commands = [words for words in kubectl.said if "kill -HUP 1" in words[-1]]
+    assert [words[words.index("-c") - 1] for words in commands] == ["default-2"]
 
 
 def test_keys_that_are_not_in_the_cluster_are_refused(kubectl: Cluster) -> None:
