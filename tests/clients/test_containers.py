@@ -13,7 +13,8 @@ PULLED = """
 set -e
 umoci init --layout made; umoci new --image made:1; umoci unpack --rootless --image made:1 made-bundle
 cd made-bundle/rootfs
-mkdir -p etc usr bin; echo "of the image" > name
+mkdir -p bin dev etc home proc sys tmp var/tmp; touch etc/passwd etc/group etc/hosts etc/resolv.conf
+echo "of the image" > name
 programs="/usr/bin/bash /usr/bin/cat /usr/bin/id /usr/bin/ls /usr/bin/env"
 for file in $programs $(ldd $programs | grep -o '/[^ ]*' | grep -v : | sort -u); do
     cp --parents --dereference $file .

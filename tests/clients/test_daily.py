@@ -21,7 +21,7 @@ TUNNEL = "-f -N -o ExitOnForwardFailure=yes -L 8888:default-1:8888"
 ASK = """
 import json, sys, urllib.request
 method, path, token = sys.argv[1:]
-request = urllib.request.Request(f"http://localhost:8888/api{path}", method=method, data=None if method == "GET" else b"")
+request = urllib.request.Request(f"http://localhost:8888/api{path}", None if method == "GET" else b"", method=method)
 request.add_header("Authorization", f"token {token}")
 print(urllib.request.urlopen(request).read().decode())
 """
