@@ -27,7 +27,7 @@ address=$(srun --nodes=1 --ntasks=1 -w "$head" hostname --ip-address)
 srun torchrun --nnodes 2 --nproc_per_node 2 --rdzv_id "$SLURM_JOB_ID" --rdzv_backend c10d \\
     --rdzv_endpoint "$address:29500" train.py
 """
-"""As PyTorch's own example for Slurm has it."""
+"""One launcher on each node, which meet at the first."""
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -48,7 +48,7 @@ head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n1)
 srun --nodes=2 --ntasks=2 ray symmetric-run --address "$head:6379" --min-nodes "$SLURM_JOB_NUM_NODES" \\
     --num-cpus="$SLURM_CPUS_PER_TASK" -- python -u squares.py
 """
-"""As Ray's own template for Slurm has it."""
+"""One command on each node, of which the first becomes the head: Ray's way for Slurm."""
 
 SQUARES = """
 import ray, socket
