@@ -39,7 +39,7 @@ STEPS = {
     "apt-get -qq -o Acquire::Check-Valid-Until=false update; "
     "apt-get -qq -o APT::Default-Release=trixie install --no-install-recommends apptainer=1.4.*; "
     "apt-get clean; rm -r /var/lib/apt/lists/* /etc/apt/sources.list.d/sid.list",
-    # Debian's is built without libuv and asks for it by default. PyPI has it only with CUDA: 539 MB, and NVIDIA's parts.
+    # Debian's is built without libuv and asks for it by default. PyPI has it with CUDA alone, which is large.
     "pytorch": f"sed -i {quote(LEGACY_STORE)} /usr/lib/python3/dist-packages/torch/distributed/__init__.py",
 }
 """Name -> commands. Each goes on from those before it."""
