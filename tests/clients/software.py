@@ -34,7 +34,7 @@ STEPS = {
     "jupyter": "python3 -m venv ~/jupyter; ~/jupyter/bin/pip install --quiet jupyter-server==2.21.1 ipykernel==7.4.0",
     "nextflow": f"mkdir ~/nextflow; cd ~/nextflow; echo {quote(POM)} > pom.xml; mvn -q -B -Dmaven.repo.local=/tmp/m2 "
     "dependency:copy-dependencies -DoutputDirectory=jars",
-    # Debian 13 has none: this is the next one's, and what it needs is that of Debian 13.
+    # Debian 13 has none: this is unstable's, and what it needs is that of Debian 13.
     "apptainer": "sed s/trixie/sid/ /etc/apt/sources.list | head -n1 > /etc/apt/sources.list.d/sid.list; "
     "apt-get -qq -o Acquire::Check-Valid-Until=false update; "
     "apt-get -qq -o APT::Default-Release=trixie install --no-install-recommends apptainer=1.4.*; "
