@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -58,13 +58,15 @@ class ClusterFactory:
         config: Mapping[str, str] | None = None,
         extra: str = "",
         jail: bool | Path = False,
+        above: Iterable[Path] = (),
         **more: Any,
     ) -> SlurmSandbox:
         """A running cluster.
 
         `kind`: `AccountingSandbox` with MariaDB and slurmdbd. `config`: all files of the ConfigMap; by default the
         least that this kind needs, with `extra` in slurm.conf. `jail`: True for a populated one, which is then the
-        cluster's `jail`. What else there is goes to the sandbox: `workers` (2), `node_conf`, ...
+        cluster's `jail`; `above`: more layers of it, topmost first. What else there is goes to the sandbox: `workers`
+        (2), `node_conf`, ...
         """
         require_images(version)
         if version != self._version:
@@ -75,16 +77,18 @@ class ClusterFactory:
             least = accounting_config
             more["database"] = made_once(self._temporary, f"database-{version}", partial(make_database, version))
         if jail is True:
-            jail = self._populated(version)
+            jail = self._populated(version, above)
         wanted = least(version, extra) if config is None else config
         return self._stack.enter_context(kind(version, config=wanted, jail=jail or None, **more))
 
-    def _populated(self, version: str) -> Path:
+    def _populated(self, version: str, above: Iterable[Path]) -> Path:
         """A jail on top of what its image and populate have brought."""
         work = self._temporary.mktemp(f"jail-{version}")
         self._stack.callback(shutil.rmtree, work, ignore_errors=True)
         made = made_once(self._temporary, f"populated-{version}", partial(_populate, version))
-        return self._stack.enter_context(_overlay(work, f"{made / 'upper'}:{rootfs('jail', version)}"))
+        return self._stack.enter_context(
+            _overlay(work, ":".join(map(str, [*above, made / "upper", rootfs("jail", version)])))
+        )
 
 
 def _populate(version: str, work: Path) -> None:

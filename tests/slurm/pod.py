@@ -26,7 +26,8 @@ mount -t tmpfs -o mode=755 tmpfs dev
 for node in null zero full random urandom tty; do touch dev/$node; mount --bind /dev/$node dev/$node; done
 mkdir dev/pts dev/shm
 mount -t devpts -o newinstance,ptmxmode=0666,mode=620 devpts dev/pts
-ln -s pts/ptmx dev/ptmx; ln -s /proc/self/fd dev/fd; ln -s /proc/self/fd/1 dev/stdout; ln -s /proc/self/fd/2 dev/stderr
+ln -s pts/ptmx dev/ptmx; ln -s /proc/self/fd dev/fd
+ln -s /proc/self/fd/0 dev/stdin; ln -s /proc/self/fd/1 dev/stdout; ln -s /proc/self/fd/2 dev/stderr
 mount -t tmpfs -o mode=1777 tmpfs dev/shm
 mount -t tmpfs -o mode=1777 tmpfs tmp
 mkdir -p secrets/munge config/slurm

@@ -92,6 +92,11 @@ FULL = (
         after=(DOWN,),
         needs_no_cluster=True,
     ),
+    Step(
+        name="clients",
+        about="PyTorch, Ray, Jupyter, Nextflow and containers as users install them, from the registries",
+        pytest=("-n", "0", "tests/clients"),
+    ),
     Step(name="guests", about="virtual machines with cgroups v2", pytest=("-n", "2", "tests/machine")),
 )
 

@@ -17,6 +17,7 @@ RUNG = {
     "programs": "program",
     "slurm": "Slurm",
     "machine": "Slurm",
+    "clients": "Slurm",
     "gate": "Kubernetes",
     "e2e": "Kubernetes",
 }
