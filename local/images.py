@@ -75,7 +75,7 @@ def ensure_images(
     images = ImageSet(slurm_version=slurm_version, tag=tag, extras=extras, archive=archive)
     if in_store or not archive.exists():
         with image_store(report) as buildah:
-            if not archive.exists() or (in_store and not {*images.references} <= {*buildah.images()}):
+            if not archive.exists() or (in_store and not all(map(buildah.has_image, images.references))):
                 _build(report, buildah, images)
     os.utime(archive.parent)
     return images

@@ -65,7 +65,7 @@ class FakeKubernetes:
         """Part of a method and path -> status."""
         self.questions: list[Question] = []
         """Requests so far."""
-        self.before_answer: Callable[[], None] = lambda: None
+        self.before_answer: Callable[[], object] = lambda: None
         """Called before each answer and each event of a watch: what it waits for they wait for."""
         self.before_change: Callable[[], None] = lambda: None
         """Called before a request changes something."""

@@ -198,7 +198,7 @@ class World:
         how, over = self.random.choice(["away", "silent", "late", "takes no pods"]), threading.Event()
         api.down = how == "away"
         api.refuses = {f"POST {PODS}": 403} if how == "takes no pods" else {}
-        waits = {"silent": over.wait, "late": partial(over.wait, 0.5)}
+        waits: dict[str, Callable[[], object]] = {"silent": over.wait, "late": partial(over.wait, 0.5)}
         api.before_answer = waits.get(how, lambda: None)
         time.sleep(seconds)
         api.down, api.refuses, api.before_answer = False, {}, lambda: None
