@@ -215,8 +215,6 @@ class SlurmOnKubernetes:
 
     def _ssh(self, command: str, user: str, at: str = "") -> subprocess.CompletedProcess[str]:
         known_hosts = self.directory / "known_hosts"
-        if not self._login_address:
-            self.know_login()
         arguments = ssh_arguments(known_hosts, str(self.key), SSH_PORT)
         return subprocess.run(
             [
@@ -224,7 +222,7 @@ class SlurmOnKubernetes:
                 *arguments,
                 "-o",
                 "BatchMode=yes",
-                f"{user}@{at or self._login_address}",
+                f"{user}@{at or self.login_address}",
                 command,
             ],
             stdin=subprocess.DEVNULL,
@@ -233,6 +231,13 @@ class SlurmOnKubernetes:
             check=False,
             timeout=1200,
         )
+
+    @property
+    def login_address(self) -> str:
+        """Of the login Service."""
+        if not self._login_address:
+            self.know_login()
+        return self._login_address
 
     def know_login(self) -> bool:
         """Look up where the login Service is, and its host key. Whether that is news: a new Service has another."""
