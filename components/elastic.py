@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from components import elastic_admission
 from components.configuration import Configuration
 from components.kit import pods, rbac, volumes, workloads
 from components.kit.context import Scope, children_of
@@ -25,8 +24,8 @@ class ElasticArgs:
     scope: Scope
     secrets: Secrets
     configuration: Configuration
-    pools: tuple[str, ...]
-    """Names of the elastic pools."""
+    pools: bool
+    """Whether there are elastic pools."""
 
 
 class Elastic(pulumi.ComponentResource):
@@ -47,7 +46,6 @@ class Elastic(pulumi.ComponentResource):
         ]
         self._account = rbac.account(name, scope, ELASTIC, rules, self._child)
         if args.pools:
-            elastic_admission.limit(name, scope, args.pools)
             workloads.service(f"{name}-service", scope, ELASTIC, {"http": ELASTIC_PORT}, self._child)
         self.deployment = self._create_deployment(name, args)
         self.register_outputs({})

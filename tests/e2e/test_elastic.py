@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
-from copy import deepcopy
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
-from cli.kubectl.client import Kubectl
-from images.elastic.nodes import manifest
-from images.elastic.view import pool_of
 from tests.e2e.asking_doctor import first
 from tests.e2e.conftest import ENGINES, keep_state
 from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack, wait_until
@@ -227,66 +221,3 @@ def test_a_pool_becomes_fixed_and_elastic_again_while_a_job_runs(elastic: SlurmO
     await_off(elastic)
     elastic.await_job(elastic.submit("true", "--nodes=4"), "COMPLETED")
     await_off(elastic)
-
-
-OTHER_SECRET = {"secretKeyRef": {"name": "munge-key", "key": "munge.key"}}
-SECRETS = {"name": "keys", "secret": {"secretName": "generated-values"}}
-NO_POD_OF_A_POOL: dict[str, Callable[[Any], Any]] = {
-    "no label of a pool": lambda pod: pod["metadata"]["labels"].pop("slurmstack/pool"),
-    "the label of a pool that is fixed, or is none": lambda pod: pod["metadata"]["labels"].update(
-        {"slurmstack/pool": "other"}
-    ),
-    "the template of another pool": lambda pod: pod["metadata"]["labels"].update({"slurmstack/pool": "far"}),
-    "nobody's": lambda pod: pod["metadata"].pop("ownerReferences"),
-    "another account": lambda pod: pod["spec"].update(serviceAccountName="controller"),
-    "an account's token": lambda pod: pod["spec"].update(automountServiceAccountToken=True),
-    "all Secrets": lambda pod: pod["spec"]["volumes"].append(SECRETS),
-    "the machine's disk": lambda pod: pod["spec"]["volumes"][0].update(emptyDir=None, hostPath={"path": "/"}),
-    "the machine's processes": lambda pod: pod["spec"].update(hostPID=True),
-    "a variable from a Secret": lambda pod: pod["spec"]["containers"][0]["env"].append(
-        {"name": "KEY", "valueFrom": OTHER_SECRET}
-    ),
-    "all variables from a Secret": lambda pod: pod["spec"]["containers"][0].update(
-        envFrom=[{"secretRef": {"name": "munge-key"}}]
-    ),
-    "another command": lambda pod: pod["spec"]["containers"][0].update(command=["sleep", "1000"]),
-    "all rights": lambda pod: pod["spec"]["containers"][0].update(securityContext={"privileged": True}),
-    "another container": lambda pod: pod["spec"]["containers"].append({"name": "shell", "image": "busybox"}),
-    "another container before": lambda pod: pod["spec"]["initContainers"].append({"name": "shell", "image": "busybox"}),
-}
-
-
-def as_elastic(slurm: SlurmOnKubernetes, directory: Path) -> Kubectl:
-    """kubectl with the token of `elastic` and nothing else."""
-    ours = json.loads(slurm.kubectl.run("config", "view", "--raw", "--minify", "-o", "json").stdout)
-    token = slurm.kubectl.run("create", "token", "elastic", "-n", slurm.namespace).stdout.strip()
-    ours["users"][0]["user"] = {"token": token}
-    file = directory / "kubeconfig"
-    file.write_text(json.dumps(ours), encoding="utf-8")
-    return Kubectl(program=slurm.kubectl.program, context=ours["current-context"], kubeconfig=str(file))
-
-
-def test_its_token_makes_pods_of_elastic_pools_as_their_templates_have_them_and_ends_workers_alone(
-    elastic: SlurmOnKubernetes, tmp_path: Path
-) -> None:
-    kubectl = as_elastic(elastic, tmp_path)
-    of_namespace, tried = ("-n", elastic.namespace), "--dry-run=server"
-    (template,) = elastic.kubectl.items("podtemplate", "burst", *of_namespace)
-    pool = pool_of(template)
-    assert pool is not None
-    pod = dict(manifest(pool, "burst-99"))
-
-    def made(pod: Any) -> str:
-        return kubectl.run("create", tried, "-f", "-", *of_namespace, stdin=json.dumps(pod), check=False).stderr
-
-    assert not made(pod)
-    taken = {}
-    for what, change in NO_POD_OF_A_POOL.items():
-        changed = deepcopy(pod)
-        change(changed)
-        taken[what] = made(changed)
-    assert not {what: said for what, said in taken.items() if "ValidatingAdmissionPolicy" not in said}
-    for name, is_workers in (("spot-0", True), ("controller-0", False)):
-        done = kubectl.run("delete", "pod", name, tried, *of_namespace, check=False)
-        assert (done.returncode == 0) == is_workers, done.stderr
-    assert "ValidatingAdmissionPolicy" in done.stderr
