@@ -8,6 +8,7 @@ from __future__ import annotations
 import subprocess
 
 from cli.commands.access import ssh_arguments, ssh_program
+from components.secrets import WORKER_HOST_KEY
 from slurm.names import SSH_PORT
 from tests.e2e.harness import SlurmOnKubernetes, wait_until
 
@@ -16,7 +17,7 @@ def through_login(slurm: SlurmOnKubernetes, node: str, command: str) -> str:
     """What a command prints on a node, with ssh from outside that jumps over the login Service."""
     login = [ssh_program(is_local=True), *ssh_arguments(slurm.directory / "known_hosts", str(slurm.key), SSH_PORT)]
     proxy = " ".join([*login, "-W", "%h:%p", f"alice@{slurm.login_address}"])
-    public = slurm.kubectl.items("configmap", "worker-public-key", "-n", slurm.namespace)[0]["data"]
+    public = slurm.kubectl.items("configmap", WORKER_HOST_KEY, "-n", slurm.namespace)[0]["data"]
     known = slurm.directory / "known_workers"
     known.write_text("".join(f"{node} {line}\n" for line in public.values()))
     own = ["-i", str(slurm.key), "-o", "IdentitiesOnly=yes", "-o", f"UserKnownHostsFile={known}", "-o", "BatchMode=yes"]
