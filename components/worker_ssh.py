@@ -11,7 +11,7 @@ from components.kit import pods, volumes
 from components.kit.context import Scope
 from components.kit.volumes import JailVolume
 from components.secrets import Secrets
-from slurm.names import JAIL_DIR, SSH_PORT
+from slurm.names import JAIL_DIR, SLURMD_PORT, SSH_PORT
 from slurm.users import login_limits
 
 CONTAINER = "worker-sshd"
@@ -24,11 +24,19 @@ def public_key_volume(secrets: Secrets) -> k8s.core.v1.VolumeArgs:
     return volumes.config_volume("worker-public-key", secrets.worker_public_key.metadata.name)
 
 
-def sshd(scope: Scope, jail: JailVolume, mounts: Sequence[Mount]) -> k8s.core.v1.ContainerArgs:
-    """A native sidecar: it serves until slurmd ends, whose hook may wait for jobs for days, and ends then.
+_UNTIL_SLURMD_ENDS = (
+    # As the user `sshd`: of others, processes without a job are ended here.
+    "setpriv", "--reuid=sshd", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all",
+    "sh", "-c", f"while grep -q ':{SLURMD_PORT:04X} [0-9A-F]*:0000 0A' /proc/net/tcp /proc/net/tcp6; do sleep 1; done",
+)  # fmt: skip
+"""Whether slurmd listens (state 0A) shows in the network that the containers of a pod share."""
 
-    An ordinary container, which Kubernetes would start after slurmd, would be told to end with slurmd's hook, and not
-    after it. slurmd waits until this one's process is there, and not until it serves: it has no probes.
+
+def sshd(scope: Scope, jail: JailVolume, mounts: Sequence[Mount]) -> k8s.core.v1.ContainerArgs:
+    """A container beside slurmd. It serves until slurmd ends, whose hook may wait for jobs for days.
+
+    No native sidecar, which would be told to end after slurmd by itself: slurmd would start 1.3 s later (kubelet looks
+    once a second whether the one before is there).
 
     Of slurmd's container it has the volumes with Slurm's configuration, and not the jobs' files.
     """
@@ -39,7 +47,9 @@ def sshd(scope: Scope, jail: JailVolume, mounts: Sequence[Mount]) -> k8s.core.v1
         name=CONTAINER,
         image=scope.image("login"),
         command=[f"{pods.LIBEXEC}/{CONTAINER}"],
-        restart_policy="Always",
+        lifecycle=k8s.core.v1.LifecycleArgs(
+            pre_stop=k8s.core.v1.LifecycleHandlerArgs(exec_=k8s.core.v1.ExecActionArgs(command=[*_UNTIL_SLURMD_ENDS]))
+        ),
         env=pods.env(
             JAIL=JAIL_DIR,
             **({"USER_LIMITS": limits} if limits else {}),

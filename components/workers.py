@@ -157,11 +157,8 @@ def _pod(args: WorkerPoolArgs) -> k8s.core.v1.PodSpecArgs:
         priority_class_name=pool.priority_class,
         dns_config=args.scope.node_dns,
         topology_spread_constraints=workloads.spread(args.scope.label_selector(WORKER, pool=args.name)),
-        init_containers=[
-            pods.munge_sidecar(args.scope.image("worker")),
-            *([sshd(args.scope, args.jail, args.mounts)] if args.has_sshd else []),
-        ],
-        containers=[_slurmd(args)],
+        init_containers=[pods.munge_sidecar(args.scope.image("worker"))],
+        containers=[_slurmd(args), *([sshd(args.scope, args.jail, args.mounts)] if args.has_sshd else [])],
         volumes=[
             *pods.munge_volumes(args.secrets.munge.metadata.name),
             *root,

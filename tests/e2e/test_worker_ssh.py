@@ -41,6 +41,10 @@ def test_who_has_a_job_on_a_node_gets_into_it_and_leaves_with_it(two_nodes: Slur
     assert through_login(slurm, "default-0", in_tmp).split() == ["default-0", "mine"]
     assert slurm.ssh("ssh default-1 hostname; echo $?", check=False).split()[-1] == "255", "no job of hers is there"
 
+    slurm.kubectl.run("delete", "pod", "default-0", "-n", slurm.namespace, "--wait=false")
+    wait_until(lambda: "DRAIN" in slurm.slurm("scontrol show node default-0"), "the node leaves after its jobs")
+    assert slurm.ssh(f"ssh default-0 '{in_tmp}'").split() == ["default-0", "mine"], "until then they are reached"
+
     session = slurm.ssh(f"(sleep 2; scancel {job}) & ssh default-0 'sleep 300'; echo $?", check=False)
     assert session.split()[-1] != "0"
     slurm.await_idle("default-0", "default-1")

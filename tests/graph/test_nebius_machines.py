@@ -103,7 +103,7 @@ def test_machines_with_gpus_have_drivers_and_a_plugin_for_infiniband() -> None:
 
 
 def _limits(recording: Recording, name: str) -> dict[str, str]:
-    (container,) = one(recording, "kubernetes:apps/v1:StatefulSet", name).inputs["spec"]["template"]["spec"][
+    container, *_ = one(recording, "kubernetes:apps/v1:StatefulSet", name).inputs["spec"]["template"]["spec"][
         "containers"
     ]
     limits: dict[str, str] = container["resources"]["limits"]
