@@ -20,12 +20,22 @@ from cli.change.lock import Lock
 from cli.change.owner import KEPT, PUT_BACK, REPLICAS_BEFORE, RESTORING, image_of, release_of
 from cli.change.plan import APPLY, Plan, kind_of
 from cli.errors import Failure
-from cli.kubectl.client import FIELD_MANAGER, Kubectl, as_list, complaint, component_of, in_controller, is_true, message
+from cli.kubectl.client import (
+    FIELD_MANAGER,
+    Kubectl,
+    as_list,
+    complaint,
+    component_of,
+    in_controller,
+    is_true,
+    labels_of,
+    message,
+)
 from cli.program.recording import Manifest
 from cli.text import plain, say
 from images.common.slurm_records import task_ids
 from local.report import Report
-from slurm.names import ACCOUNTING, BACKUP, CONTROLLER, DATABASE, GENERATED, IMAGES
+from slurm.names import ACCOUNTING, BACKUP, CONTROLLER, DATABASE, GENERATED, IMAGES, POOL_LABEL
 
 BEFORE_UPGRADE = "before-upgrade"
 """Kind of a backup of what an upgrade converts. No retention takes it away (images/backup/backups.py)."""
@@ -58,13 +68,24 @@ def apply(kubectl: Kubectl, planned: Plan, lock: Lock, before_prune: Callable[[]
         lock.take()
     _write_kept(kubectl, planned)
     delete_failed_jobs(kubectl, planned, planned.objects)
-    send(kubectl, [*first, *(item for item in planned.objects if not item.cluster_scoped)])
+    # A pool that grows comes first: its pods start while kubectl sends all else, half a second for sixty objects.
+    rest = sorted(
+        (item for item in planned.objects if not item.cluster_scoped), key=lambda item: not _grows(planned, item)
+    )
+    send(kubectl, [*first, *rest])
     if planned.pool_leaves:
         before_prune()
     if left := [f"{kind_of(item)}/{item['metadata']['name']}" for item in planned.left]:
         kubectl.run("delete", *sorted(left), "-n", planned.namespace, "--ignore-not-found", "--wait=false")
     if planned.is_only_kept:
         _unmark(kubectl, planned.namespace)
+
+
+def _grows(planned: Plan, item: Manifest) -> bool:
+    """Whether an object is a pool that is there and gets more nodes."""
+    if item.kind != "StatefulSet" or item.key not in planned.live or POOL_LABEL not in labels_of(item.document):
+        return False
+    return bool(planned.live[item.key]["spec"].get("replicas", 1) < item.document["spec"].get("replicas", 1))
 
 
 def _unmark(kubectl: Kubectl, namespace: str) -> None:

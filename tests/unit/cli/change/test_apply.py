@@ -16,7 +16,7 @@ from cli.change.plan import Plan, changes, key, plan
 from cli.errors import Failure, Refused
 from cli.program.recording import KeptValues, Manifest
 from config import load_config
-from slurm.names import GENERATED
+from slurm.names import GENERATED, POOL_LABEL
 from tests import stacks
 from tests.fakes.kubectl import FakeCluster, FakeKubectl, UpLock, applied, listed, thing
 from tests.stacks import with_change
@@ -231,6 +231,17 @@ def changed(live: dict[str, Any], wanted: dict[str, Any], after: Any = None, com
         left=(), effects=(),
     )  # fmt: skip
     return changes(kubectl, planned)
+
+
+@pytest.mark.parametrize(("size", "first"), [(1, True), (2, False), (3, False)])
+def test_a_pool_that_grows_is_sent_before_the_sixty_objects_that_are_as_they_were(size: int, first: bool) -> None:
+    """`size`: of the pool that is there; the stack wants two nodes."""
+    kubectl = FakeCluster(items_there=[NAMESPACE, VOLUME, stateful_set(size, labels={POOL_LABEL: "default"})])
+    planned = planned_in(kubectl)
+    apply(kubectl, planned, UpLock(kubectl))
+    inside = next(given for given in kubectl.documents if any(item["kind"] == "StatefulSet" for item in given))
+    assert (key(inside[0]) == ("StatefulSet", "default")) is first
+    assert {key(item) for given in kubectl.documents for item in given} >= planned.wanted.keys(), "and nothing is lost"
 
 
 def secret(value: str) -> dict[str, Any]:
