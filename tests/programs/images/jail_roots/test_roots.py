@@ -1,11 +1,9 @@
-"""Named roots in the jail's volume: filled beside the others, once; hidden from the first; with the same accounts."""
+"""Named roots in the jail's volume: filled beside the others, once, and hidden from the first."""
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,60 +12,11 @@ import pytest
 from images.backup import restic
 from images.common import jail_roots
 from images.common.jail_view import JailViewError
-from images.common.process import CannotGoOnError, RefusedError
+from images.common.process import RefusedError
 from images.jail import populate as roots
-from images.jail import users
-from images.jail.accounts import AccountError, Declared, User
-from images.jail.populate import IN_PROGRESS, MARKER, Wanted, populate, populate_root
-from images.jail.users import apply_everywhere
+from images.jail.populate import IN_PROGRESS, MARKER
+from tests.programs.images.jail_roots.filled import fill, nothing_said
 from tests.programs.images.mounts import run_apart
-
-ME = os.getuid() or 10001
-
-
-def nothing_said(_: str) -> None:
-    pass
-
-
-def fill(source: Path, volume: Path, name: str, version: str = "24.11-abc", release: str = "24.11") -> int:
-    if not name:
-        return populate(source, volume, version, nothing_said, frozenset({"/"}))
-    wanted = Wanted(volume=volume, name=name, version=version, release=release)
-    return populate_root(source, wanted, nothing_said, frozenset({"/"}))
-
-
-def apply(volume: Path, **users: User) -> list[str]:
-    said: list[str] = []
-    apply_everywhere(volume, Declared(users=users), said.append)
-    return said
-
-
-def user(uid: int = ME, **more: Any) -> User:
-    return User(**{"uid": uid, "gid": uid, **more})
-
-
-def passwd(root: Path) -> dict[str, str]:
-    lines = (root / "etc/passwd").read_text().splitlines()
-    return {line.split(":")[0]: line.split(":")[2] for line in lines}
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    root = tmp_path / "image"
-    for name in ("etc/skel", "home", "srv", "usr/bin", "opt", "proc/1"):
-        (root / name).mkdir(parents=True)
-    (root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/bash\n")
-    (root / "etc/group").write_text("root:x:0:\n")
-    (root / "etc/shadow").write_text("root:*:20000:0:99999:7:::\n")
-    (root / "usr/bin/tool").write_text("tool")
-    return root
-
-
-@pytest.fixture
-def volume(tmp_path: Path) -> Path:
-    path = tmp_path / "volume"
-    path.mkdir()
-    return path
 
 
 def test_a_root_is_filled_beside_the_first_one_which_stays_as_it_is(source: Path, volume: Path) -> None:
@@ -161,16 +110,6 @@ def test_whatever_is_in_a_marker_a_root_is_listed(volume: Path, text: str) -> No
 
 
 # Tools
-
-
-@pytest.fixture
-def tools(source: Path, volume: Path) -> Path:
-    """The first root, and `blue`."""
-    (source / "usr/local/bin").mkdir(parents=True)
-    (source / "usr/bin/other").write_text("other")
-    fill(source, volume, "")
-    fill(source, volume, "blue", version="24.11-def")
-    return volume
 
 
 def test_what_users_changed_is_shown_and_no_name_writes_on_a_terminal(tools: Path) -> None:
@@ -324,81 +263,3 @@ def test_root_in_the_first_root_can_neither_see_move_nor_write_the_others(
         "No such file or directory",
     ], done.stdout + done.stderr  # fmt: skip
     assert jail_roots.whole(volume) == ["", "blue"]
-
-
-# Accounts in all roots, and in no other place
-
-
-def test_a_number_is_remembered_when_its_root_is_gone(source: Path, volume: Path) -> None:
-    fill(source, volume, "blue")
-    jail_roots.keep_numbers(volume, users={ME: "bob", 7: "x"}, groups={20001: "team"})
-    jail_roots.keep_numbers(volume, users={ME: "somebody else"}, groups={})
-
-    with pytest.raises(AccountError, match=f"uid {ME} was that of bob in a root that was removed.*/.numbers.json"):
-        apply(volume, carol=user())
-    apply(volume, bob=user())
-    with pytest.raises(AccountError, match="group others: gid 20001 was that of team in a root that was removed"):
-        apply_everywhere(volume, Declared(groups={"others": 20001}), nothing_said)
-
-
-@pytest.mark.parametrize("name", ["alice", "mallory"], ids=["recorded", "no-record"])
-def test_whatever_a_removed_root_called_the_number_of_a_user_he_keeps_it(tools: Path, name: str) -> None:
-    """Root in the jail writes both files. Every later run was refused."""
-    apply(tools, alice=user())
-    root = jail_roots.root_of(tools, "blue")
-    with (root / "etc/passwd").open("a") as file:
-        file.write(f"mallory:x:{ME}:{ME}::/:/bin/sh\n")
-    if name == "mallory":
-        (root / users.RECORD).unlink()
-
-    roots.remove(tools, "blue", nothing_said)
-
-    assert jail_roots.kept_numbers(tools, "users") == {ME: name}
-    assert "1 users and 0 groups are as declared" in apply(tools, alice=user())
-
-
-@pytest.mark.parametrize("path", ["etc", "etc/ssh", "etc/sudoers.d", ".slurmstack", "etc/passwd"])
-def test_a_link_in_one_root_leads_the_accounts_into_no_other(source: Path, volume: Path, path: str) -> None:
-    fill(source, volume, "")
-    fill(source, volume, "blue")
-    apply(volume, alice=user(sudo=True))
-    place = jail_roots.root_of(volume, "blue") / path
-    place.rename(place.with_name("moved"))
-    up = "/".join([".."] * (3 + path.count("/")))
-    place.symlink_to(f"{up}/{path}")
-    assert place.exists(), "the link leads into the first root"
-
-    with pytest.raises((JailViewError, AccountError), match=r"is a symbolic link|symbolic links"):
-        apply(volume)
-
-    assert place.is_symlink()
-    if path in {"etc", "etc/passwd"}:  # found before anything is written
-        assert "alice:!" not in (volume / "etc/shadow").read_text()
-
-
-HOLD = "import fcntl, sys; file = open(sys.argv[1], 'w'); fcntl.lockf(file, fcntl.LOCK_EX); print(flush=True); input()"
-
-
-def test_who_holds_the_lock_of_a_root_does_not_hold_this_up_for_ever(
-    source: Path, volume: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fill(source, volume, "")
-    monkeypatch.setattr(users, "LOCK_SECONDS", 0.2)
-    argv = [sys.executable, "-c", HOLD, str(volume / "etc/.pwd.lock")]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
-        assert holder.stdout is not None
-        holder.stdout.readline()
-        with pytest.raises(CannotGoOnError, match=r"another program has held .*\.pwd\.lock"):
-            apply(volume, alice=user())
-        holder.communicate(b"\n")
-    apply(volume, alice=user())
-
-
-def test_a_home_outside_of_the_root_is_not_made(source: Path, volume: Path) -> None:
-    fill(source, volume, "")
-    fill(source, volume, "blue")
-    for root in (volume, jail_roots.root_of(volume, "blue")):
-        with (root / "etc/passwd").open("a") as file:
-            file.write(f"alice:x:{ME}:{ME}::/home/../../evil:/bin/bash\n")
-    apply(volume, alice=user())
-    assert not list(volume.parent.rglob("evil"))
