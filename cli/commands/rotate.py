@@ -14,7 +14,8 @@ from cli.change.owner import refuse_other_stack, refuse_takeover
 from cli.commands.options import ConfigOption
 from cli.errors import USAGE, Failure, Refused
 from cli.kubectl.client import OWNERS
-from cli.rotate.keys import KEYS, Rotation
+from cli.rotate.keys import KEYS
+from cli.rotate.rotation import Rotation
 from cli.stack import open_stack
 from config.cluster import ClusterConfig
 from local.report import Report, open_report
@@ -48,7 +49,7 @@ def rotate(
     present = next(iter(kubectl.items("namespace", namespace, OWNERS)), None)
     refuse_takeover(present, hint='docs/rotate-keys.md, "With Pulumi, or render", says how')
     refuse_other_stack(kubectl, present, stack.name)
-    rotation = Rotation(kubectl, namespace, key)
+    rotation = Rotation(kubectl, namespace, KEYS[key])
     refuse(stack.config, rotation)
     refuse_restoring(kubectl, namespace)
     if not yes:
@@ -67,7 +68,7 @@ def rotate(
 
 def refuse(config: ClusterConfig, rotation: Rotation) -> bool:
     """Raise Failure where there is nothing to rotate. Returns whether an earlier rotation was not finished."""
-    if rotation.name == "database-password" and config.accounting.own_database is None:
+    if rotation.key.name == "database-password" and config.accounting.own_database is None:
         raise Failure(
             "the cluster has no database of its own",
             hint="an external one is yours: give its user another password, write it into the Secret that "

@@ -9,7 +9,8 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from cli.rotate.keys import Place, Rotation
+from cli.rotate.keys import KEYS
+from cli.rotate.rotation import Place, Rotation
 from tests.programs.waiting import HANGS, wait_until
 
 
@@ -25,7 +26,7 @@ def test_a_container_ends_its_first_process_at_the_moment_that_it_was_told(
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     kubectl = MagicMock()
     place = Place(pod="login-0", container="munged", id="7", ready=True)
-    Rotation(kubectl, "slurm", "munge").end(place, user="munge", at=100)
+    Rotation(kubectl, "slurm", KEYS["munge"]).end(place, user="munge", at=100)
     said = kubectl.run.call_args.args
     subprocess.run(said[said.index("--") + 1 :], check=True, timeout=HANGS)
     assert not ended.exists()

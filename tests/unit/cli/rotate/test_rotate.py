@@ -16,8 +16,9 @@ from cli.change.owner import ROTATING
 from cli.commands import rotate as command
 from cli.errors import Failure, Refused
 from cli.program.recording import KeptValues, record
-from cli.rotate import keys
-from cli.rotate.keys import KEYS, Rotation
+from cli.rotate import rotation
+from cli.rotate.keys import KEYS
+from cli.rotate.rotation import Rotation
 from components.secrets import WORKER_HOST_KEY
 from config import load_config
 from local.report import open_report
@@ -119,7 +120,7 @@ def secret(name: str, **data: str) -> dict[str, Any]:
 
 @pytest.fixture
 def kubectl(monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    monkeypatch.setattr(keys, "POLL", 0)
+    monkeypatch.setattr(rotation, "POLL", 0)
     values = KeptValues({})
     record(stacks.dev(), stack="test", generated=values)
     generated = secret(GENERATED, **values.values)
@@ -131,7 +132,7 @@ def kubectl(monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 def run(kubectl: Cluster, key: str, sections: dict[str, Any] | None = None) -> str:
     config = load_config(sections or stacks.dev())
-    return command.carry_out(config, Rotation(kubectl, "slurm", key), open_report())
+    return command.carry_out(config, Rotation(kubectl, "slurm", KEYS[key]), open_report())
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -154,7 +155,7 @@ def test_no_key_is_in_an_argument_or_annotation(kubectl: Cluster, key: str) -> N
 def test_a_rotation_that_was_cut_short_goes_on_with_its_key_at_one_moment_and_starts_nobody_twice(
     kubectl: Cluster,
 ) -> None:
-    first = Rotation(kubectl, "slurm", "munge")
+    first = Rotation(kubectl, "slurm", KEYS["munge"])
     assert not first.begin()
     kubectl.copies["default-0"] = kubectl.digest()  # it was started again, and then the command was killed
     assert run(kubectl, "munge").startswith("pods did not understand each other for ")
@@ -168,8 +169,8 @@ def test_a_machine_whose_clock_cannot_be_read_any_more_ends_a_rotation_that_can_
 ) -> None:
     spread = Rotation.spread
 
-    def then_lost(rotation: Rotation, step: Any) -> None:
-        spread(rotation, step)
+    def then_lost(begun: Rotation, step: Any) -> None:
+        spread(begun, step)
         kubectl.silent.add("controller-0")
 
     monkeypatch.setattr(Rotation, "spread", then_lost)
@@ -183,16 +184,36 @@ def test_a_rotation_of_the_database_s_password_goes_on_while_slurmdbd_may_not_lo
     kubectl: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was started anew by somebody else, with the new password and the old one in the database: it ends at once."""
-    monkeypatch.setattr(keys, "RESTART_SECONDS", 1)
+    monkeypatch.setattr(rotation, "RESTART_SECONDS", 1)
     slurmdbd = pod("slurmdbd-0", "slurmdbd")
     kubectl.items_there.extend([pod("database-0", "mariadbd"), slurmdbd])
     slurmdbd["status"]["initContainerStatuses"][0]["state"] = {"waiting": {"reason": "CrashLoopBackOff"}}
     with pytest.raises(Failure, match="do not run, or do not answer: slurmdbd-0"):
         run(kubectl, "database-password")
-    Rotation(kubectl, "slurm", "database-password").begin()
+    Rotation(kubectl, "slurm", KEYS["database-password"]).begin()
     run(kubectl, "database-password")
     assert len(kubectl.given) == 2, "the database has been told"
     assert kubectl.restarted == ["slurmdbd-0"], "at once, and not when kubelet has waited"
+
+
+def test_a_worker_that_leaves_meanwhile_keeps_no_other_from_the_new_host_key(
+    kubectl: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node of an elastic pool may go at any time. Who runs the command again tells all once more."""
+    kubectl.items_there.extend(pod(f"default-{number}", "worker-sshd") for number in (1, 2))
+    spread = Rotation.spread
+
+    def then_leaves(begun: Rotation, step: Any) -> None:
+        spread(begun, step)
+        kubectl.silent.add("default-1")
+
+    monkeypatch.setattr(Rotation, "spread", then_leaves)
+    with pytest.raises(Failure, match="default-1: no answer") as caught:
+        run(kubectl, WORKER_HOST_KEY)
+    assert "run this again" in caught.value.hint
+    assert [words[words.index("-c") - 1] for words in kubectl.said if "kill -HUP 1" in words[-1]].count(
+        "default-2"
+    ) == 1
 
 
 @pytest.mark.parametrize("how", ["does not answer", "does not run"])
