@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +71,13 @@ _DEFAULTS = {text.lower() for text in _SLURMS_OWN}
 
 def convert(slurm_conf: Path, gres_conf: Path | None, dump: Path | None) -> tuple[str, Draft]:
     """The text, and what went into it. Raises Failure where a file cannot be read, or no node is found."""
-    lines = list(read_lines(slurm_conf))
     draft = Draft()
-    nodes = read_nodes(lines, list(read_lines(gres_conf)) if gres_conf is not None else [], draft)
+    lines = list(_understood(slurm_conf, draft))
+    nodes = read_nodes(lines, list(_understood(gres_conf, draft)) if gres_conf is not None else [], draft)
     if not nodes:
-        refused = [f"{said.place}: {said.text}: {why}" for said, why in draft.left if said.key.lower() == "nodename"]
+        refused = [
+            f"{said.place}: {said.text}: {why}" for said, why in draft.left if said.key.lower() in {"", "nodename"}
+        ]
         if refused:
             raise Failure("\n".join(refused[:_SHOWN]), hint="correct these lines: no node could be taken")
         raise Failure(f"{slurm_conf} has no node", hint="its NodeName lines may be in a file that it includes")
@@ -87,6 +89,16 @@ def convert(slurm_conf: Path, gres_conf: Path | None, dump: Path | None) -> tupl
     _read_settings(lines, draft)
     draft.settle()
     return _text(slurm_conf, draft.sections, pools, users), draft
+
+
+def _understood(path: Path, draft: Draft) -> Iterator[list[Parameter]]:
+    """The pairs of each line; what is none is left."""
+    for pairs in read_lines(path):
+        for word in pairs:
+            if not word.key:
+                draft.leave(word, "is not understood: slurm.conf has KEY=VALUE, and quotes in pairs")
+        if named := [pair for pair in pairs if pair.key]:
+            yield named
 
 
 def _read_partitions(lines: Iterable[list[Parameter]], nodes: Mapping[str, Node], draft: Draft) -> dict[str, set[str]]:
@@ -166,9 +178,6 @@ def _last_settings(lines: Iterable[list[Parameter]], draft: Draft) -> dict[str, 
             continue
         for parameter in pairs[:1] if pairs[0].key.lower() == "downnodes" else pairs:
             folded = parameter.key.lower()
-            if not parameter.key:
-                draft.leave(parameter, "is not understood: slurm.conf has KEY=VALUE")
-                continue
             if folded in last:
                 draft.leave(last[folded], _LEFT.get(folded, f"stands again in line {parameter.line}, which holds"))
             last[folded] = parameter

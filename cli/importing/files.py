@@ -12,7 +12,7 @@ from pathlib import Path
 from cli.errors import Failure
 from images.common.slurm_records import expand
 
-_PAIR = re.compile(r'([^\s=]+)\s*=\s*("[^"]*"|\S+)')
+_PAIR = re.compile(r'(?<![^\s=])([^\s=]+)\s*=\s*("[^"]*"|\S+)')  # from a word's begin: a line may have megabytes
 _INCLUDE = re.compile(r"\s*include\s+(\S+)\s*", re.IGNORECASE)
 _MOST_HOSTS = 65_536
 """Names in one host list at most, as in Slurm itself (MAX_RANGE)."""
@@ -42,7 +42,7 @@ class Parameter:
 def read_lines(path: Path, above: tuple[Path, ...] = ()) -> Iterator[list[Parameter]]:
     """Pairs of each line of slurm.conf, and of the files that it includes. Raises Failure.
 
-    A word without `=` is a pair without a key.
+    A word without `=` is a pair without a key, and so is a line in which a quote is not closed.
     """
     if path.resolve() in above:
         raise Failure(f"{path} includes itself, by way of {', '.join(map(str, above))}")
@@ -50,8 +50,9 @@ def read_lines(path: Path, above: tuple[Path, ...] = ()) -> Iterator[list[Parame
         if include := _INCLUDE.fullmatch(text):
             yield from read_lines(_included(include[1], path, number), (*above, path.resolve()))
             continue
-        pairs = [(key, value.strip('"')) for key, value in _PAIR.findall(text)]
-        if rest := " ".join(_PAIR.sub(" ", text).split()):
+        closed = text.count('"') % 2 == 0
+        pairs = [(key, value.strip('"')) for key, value in _PAIR.findall(text)] if closed else []
+        if rest := " ".join((_PAIR.sub(" ", text) if closed else text).split()):
             pairs.append(("", rest))
         if pairs:
             yield [Parameter(file=str(path), line=number, key=key, value=value) for key, value in pairs]
@@ -60,9 +61,12 @@ def read_lines(path: Path, above: tuple[Path, ...] = ()) -> Iterator[list[Parame
 def read_text(path: Path) -> str:
     """What a file has. Raises Failure."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise Failure(f"{path} cannot be read: {error.strerror or error}") from None
+    if "\0" in text:
+        raise Failure(f"{path} is no text in UTF-8")
+    return text
 
 
 def _logical(text: str) -> Iterator[tuple[int, str]]:
@@ -105,4 +109,6 @@ def _alternatives(piece: str) -> tuple[str, ...]:
             raise ValueError("names too many hosts")
         if int(last) < int(first):
             raise ValueError(f"{first}-{last} runs backwards")
+    if not re.fullmatch(r"[^\[]*(\[\d+(-\d+)?(,\d+(-\d+)?)*\])?", piece):
+        raise ValueError(f"{piece[:60]}: in brackets are numbers, as in [1-3,7]")
     return expand(piece) if "[" in piece else (piece,)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -294,12 +295,15 @@ def test_what_is_refused_of_a_partition_leaves_one_whose_name_goes_on_alone(tmp_
     [
         ("ClusterName=x\n", "has no node"),
         ("", "has no node"),
+        ("N\0o\0d\0e\0", "slurm.conf is no text in UTF-8"),
         ("Include slurm.conf\n", "includes itself"),
         ("Include other.conf\n", "slurm.conf:1 includes other.conf, which is not there"),
         ("\nNodeName=n[1-4 CPUs=8", r"slurm.conf:2: NodeName=n\[1-4: .* n\[1-4: the bracket is not closed"),
         ("NodeName=n1-4] CPUs=8", r"slurm.conf:1: NodeName=n1-4\]: .* the bracket is not opened"),
         ("NodeName=n[4-1] CPUs=8", r"slurm.conf:1: NodeName=n\[4-1\]: .* 4-1 runs backwards"),
         ("NodeName=n[0001-99999]", r"slurm.conf:1: NodeName=n\[0001-99999\]: .* names too many hosts"),
+        ("NodeName=n[x-y]", r"slurm.conf:1: NodeName=n\[x-y\]: .* in brackets are numbers, as in \[1-3,7\]"),
+        ('NodeName="n CPUs=1', 'slurm.conf:1: NodeName="n CPUs=1: .* quotes in pairs'),
         ("NodeName=n CPUs=abc", "slurm.conf:1: NodeName=n: .* CPUs=abc is no number"),
         ("NodeName=n CPUs=1 RealMemory=-5", "slurm.conf:1: NodeName=n: .* RealMemory=-5 is no number"),
     ],
@@ -307,6 +311,25 @@ def test_what_is_refused_of_a_partition_leaves_one_whose_name_goes_on_alone(tmp_
 def test_one_message_where_there_is_nothing_to_go_by(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(Failure, match=said):
         convert(written(tmp_path, text), None, None)
+
+
+def test_what_is_not_understood_is_no_setting_and_no_option(tmp_path: Path) -> None:
+    """Of `A="x y` Slurm takes `"x` for the value, and ends of the rest."""
+    lines = ["NodeName=n CPUs=1 RealMemory=2000", 'KillWait="4 5', "PartitionName=p Nodes=n stray MaxTime=5"]
+    _, draft = convert(written(tmp_path, "\n".join(lines)), None, None)
+    assert [(said.line, said.text, why.partition(":")[0]) for said, why in draft.left] == [
+        (2, 'KillWait="4 5', "is not understood"),
+        (3, "stray", "is not understood"),
+    ]
+    assert "slurm" not in draft.sections
+    assert draft.sections["partitions"]["p"]["max_time"] == "5"
+
+
+def test_a_line_of_megabytes_is_read_at_once(tmp_path: Path) -> None:
+    begun = time.process_time()
+    ((word,),) = read_lines(written(tmp_path, "x" * 2_000_000))
+    assert (word.key, len(word.value)) == ("", 2_000_000)
+    assert time.process_time() - begun < 5, "it took hours"
 
 
 def test_lines_have_the_number_of_the_first_that_they_continue(tmp_path: Path) -> None:
@@ -379,6 +402,7 @@ def test_what_is_not_understood_is_shown_as_written_and_what_slurm_alone_knows_i
     file = written(tmp_path, "NodeName=n CPUs=1 RealMemory=2000\nfoo  bar\n=x y\nNonsense=5\nA=B=C\nKillWait=45\n")
     lines = command("import", str(file)).err.splitlines()
     assert lines[1:3] == [
-        f"{file}:{line}: is not understood: slurm.conf has KEY=VALUE" for line in ("2: foo bar", "3: =x y")
+        f"{file}:{line}: is not understood: slurm.conf has KEY=VALUE, and quotes in pairs"
+        for line in ("2: foo bar", "3: =x y")
     ]
     assert lines[-1] == "taken as they are; Slurm tries them at `up`: A, Nonsense"
