@@ -36,8 +36,7 @@ def _names(weights: SettingValue) -> list[str]:
 
 
 def _parts(value: SettingValue) -> list[str]:
-    parts = value if isinstance(value, tuple) else str(value).strip('"').split(",")
-    return [text for part in parts if (text := str(part).strip())]
+    return [text for part in str(value).strip('"').split(",") if (text := part.strip())]
 
 
 def limits(sections: Sections, worker_nodes: Pools, slurm: Slurm | None) -> Found:

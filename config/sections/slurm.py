@@ -108,11 +108,13 @@ def _settings(settings: dict[str, SettingValue]) -> dict[str, SettingValue]:
             wrong.append(problem.format(repr(key)))
     if wrong:
         raise ValueError("; ".join(wrong))
-    return {key: _without_quotes(value) for key, value in settings.items()}
+    return {key: _plain(value) for key, value in settings.items()}
 
 
-def _without_quotes(value: SettingValue) -> SettingValue:
-    """Those that Slurm needs no more than we do are away, so that a list in them can be told from one value."""
+def _plain(value: SettingValue) -> SettingValue:
+    """A list as text, and without quotes that Slurm needs no more than we do: what is asked of it is asked once."""
+    if isinstance(value, tuple):
+        return _as_text(value)
     if isinstance(value, str) and re.fullmatch(r'"[^\s"]*[^\s"\\]"', value):
         return value[1:-1]
     return value
