@@ -56,7 +56,12 @@ def unknown_name(name: str, valid: Iterable[str], *, what: str) -> str:
 
 def problems_of(error: ValidationError, model: Any, prefix: str) -> list[Problem]:
     """Pydantic's errors as problems. `model` is the type that was validated, `prefix` its place in the stack file."""
-    return [_problem(details, model, prefix) for details in error.errors(include_url=False)]
+    return [_problem(details, model, prefix) for details in error.errors(include_url=False) if not _follows(details)]
+
+
+def _follows(details: Mapping[str, Any]) -> bool:
+    """Whether it only counts: a list that would be long enough if its entries were right."""
+    return details["type"] == "too_short" and len(details["input"]) >= int(details["ctx"]["min_length"])
 
 
 def _problem(details: Mapping[str, Any], model: Any, prefix: str) -> Problem:
@@ -87,10 +92,11 @@ def _message(details: Mapping[str, Any], model: Any, path: list[str]) -> str:
             message = f"{_shown(given)} is not a map of keys to values"
         case "tuple_type":
             message = f"{_shown(given)} is not a list; write a list: [{_bare(given)}]"
-        case "too_short" | "too_long" if not isinstance(given, str):
+        case "too_short" | "too_long":
             least, most = details["ctx"].get("min_length"), details["ctx"].get("max_length")
             bound = f"at most {most}" if least is None else f"at least {least}"
-            message = f"{_shown(given)} has {len(given)} entries; {bound}"
+            what = "characters" if isinstance(given, str) else "entries"
+            message = f"{_shown(given)} has {len(given)} {what}; {bound}"
         case kind if kind in _TYPES:
             message = f"{_shown(given)} is {_TYPES[kind]}"
         case _:

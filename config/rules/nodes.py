@@ -36,7 +36,7 @@ def pools(sections: Sections, worker_nodes: Pools) -> Found:
                 message = f"{feature!r} is the name of another pool, whose partitions would take these nodes too: "
                 message += "Slurm tells the nodes of a pool by this feature; take another name"
                 yield f"worker_nodes.{name}.features", message
-    if not names:
+    if sections.written.get("worker_nodes") == {}:
         yield "worker_nodes", "has no pool; write at least one, for example 'default: {size: 2, ...}'"
 
 
@@ -45,7 +45,7 @@ def partitions(sections: Sections, partitions: Partitions) -> Found:
     names = sections.names("worker_nodes")
     for name, partition in partitions.items():
         for pool in partition.pools:
-            if pool not in names:
+            if names and pool not in names:
                 yield f"partitions.{name}.pools", unknown_name(pool, names, what="a pool of worker_nodes")
     default = [name for name, partition in partitions.items() if partition.default]
     if len(default) > 1:

@@ -207,9 +207,10 @@ def _counted(given: object) -> object:
     """A number alone is how many there are, a list of which types; types say how many, too."""
     if isinstance(given, list | tuple):
         given = {"kinds": given}
-    if isinstance(given, Mapping) and "count" not in given and isinstance(kinds := given.get("kinds"), list | tuple):
-        counts = [kind.get("count") for kind in kinds if isinstance(kind, Mapping)]
-        return {**given, "count": sum(count for count in counts if isinstance(count, int))}
+    if isinstance(given, Mapping) and "count" not in given and "kinds" in given:
+        kinds = given["kinds"] if isinstance(given["kinds"], list | tuple) else []
+        counts = [kind.get("count") for kind in kinds if isinstance(kind, Mapping)]  # wrong ones are told by themselves
+        return {**given, "count": sum(count for count in counts if isinstance(count, int) and 0 < count <= MAX_GPUS)}
     if given is None or isinstance(given, Mapping | Gpus):
         return given
     if isinstance(given, bool) or not isinstance(given, int):

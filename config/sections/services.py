@@ -174,7 +174,7 @@ class Images(Section):
     """Tag of all images. Default: computed from the content of `images/`."""
     digests: dict[ImageRole, Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]] = Field(default_factory=dict)
     """Exact content of the image of each role, as `slurmstack images push` prints it. It wins over the tag."""
-    pull_secret: str | None = Field(default=None, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
+    pull_secret: ObjectName | None = None
     """Name of a Secret in the namespace with credentials for the registry."""
     jail: JailImage = Field(default_factory=JailImage)
     """What the jail's image has besides: packages of Debian, CUDA."""
