@@ -113,10 +113,20 @@ def test_a_node_that_is_lost_with_its_job_is_named(cluster: SlurmSandbox) -> Non
 
 def test_a_prolog_that_fails_is_named_though_the_job_waits_again(cluster: SlurmSandbox) -> None:
     job = submit(cluster, NO_PROLOG)
-    await_words(cluster, job, "was just requeued", f"{NO_PROLOG} drain+idle (Prolog error)", "prolog failed")
+    failed = f"job {job} of root waits: is tried again after an error: {NO_PROLOG}: [job {job}] prolog failed"
+    await_words(cluster, job, failed, f"{NO_PROLOG} drain+idle (Prolog error)")
     assert "prolog failed" in logged(cluster, job)
 
 
 def test_a_node_that_does_not_know_the_user_is_named(cluster: SlurmSandbox) -> None:
     job = submit(cluster, NO_USER, "--uid=10001")
-    await_words(cluster, job, "was just requeued", f"{NO_USER}: failed to init group cache entry for uid=10001")
+    await_words(
+        cluster, job, f"is tried again after an error: {NO_USER}: failed to init group cache entry for uid=10001"
+    )
+
+
+def test_that_somebody_has_requeued_a_job_is_no_error(cluster: SlurmSandbox) -> None:
+    job = submit(cluster, NO_USER, "--requeue")
+    cluster.wait_for_job(job, "RUNNING")
+    cluster.run(f"scontrol requeue {job}")
+    await_words(cluster, job, f"job {job} of root waits: is not to start before its --begin time, or was just requeued")

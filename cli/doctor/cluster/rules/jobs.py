@@ -138,8 +138,16 @@ def _ended(cluster: Snapshot, known: KnownJob, errors: Sequence[str]) -> Iterato
     yield Finding(f"job {known.id}", severity, cause, mend, tuple(filter(None, (*seen, *errors[:_LISTED]))))
 
 
+_TRIED_AGAIN = {"BeginTime", "None", ""}
+"""Slurm's reasons of a job that was put back into the queue a moment ago; it has them of others as well."""
+
+
 def _waiting(cluster: Snapshot, job: Job, errors: Sequence[str]) -> Finding:
     what = meaning(job.reason, job.detail)
+    failed = [text for text in errors if not text.startswith("the log of ")]
+    if failed and job.reason in _TRIED_AGAIN:
+        mend = "slurmstack logs --job {id}; slurmstack doctor"
+        what = Meaning(kind="unknown", words=f"is tried again after an error: {failed[0]}", mend=mend)
     nodes = [node for node in cluster.nodes if set(node.partitions) & set(job.partitions)]
     closed = [f"{node.name} {node.state} ({node.reason})" for node in nodes if node.gets_no_jobs]
     lines = [

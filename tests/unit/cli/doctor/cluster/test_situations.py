@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from cli.doctor.cluster.findings import Finding
-from cli.doctor.cluster.rules import diagnose
+from cli.doctor.cluster.findings import Finding, Severity
+from cli.doctor.cluster.rules import diagnose, diagnose_job
 from cli.doctor.cluster.rules.jobs import _TABLE, Kind, meaning
-from cli.status.snapshot import Snapshot
+from cli.status.snapshot import KnownJob, Snapshot
 from config import load_config
 from tests import stacks
 from tests.stacks import with_change
@@ -256,6 +256,28 @@ def test_a_reason_has_its_kind_and_one_that_is_new_is_shown_as_it_is(kind: Kind,
     assert said.kind == kind
     assert said.mend
     assert kind != "unknown" or reason in said.words
+
+
+@pytest.mark.parametrize(
+    ("found", "why", "severity"),
+    [
+        (
+            "default-0: [job 12] prolog failed status=1:0",
+            "is tried again after an error: default-0: [job 12]",
+            "warning",
+        ),
+        ("the log of default-0/slurmd: no answer within 5 s", "or was just requeued", "note"),
+    ],
+)
+def test_a_job_that_is_tried_again_has_the_error_of_its_node_for_a_reason(
+    found: str, why: str, severity: Severity
+) -> None:
+    cluster = recorded()
+    cluster.job("12", "BeginTime")
+    (said,) = diagnose_job(cluster.look(), KnownJob(id="12", present=(), runs=(), missing={}), [found])
+    assert why in said.cause
+    assert found in said.evidence
+    assert said.severity == severity
 
 
 def test_no_command_shows_what_users_wrote_as_it_is() -> None:
