@@ -281,10 +281,11 @@ def _confinement(args: WorkerPoolArgs) -> dict[str, str]:
     """
     pool = args.pool
     asked = parse_cpus(cpu_request(args))
+    given = sorted(OF_THE_WORKER & folded(args.scope.config.slurm.settings).keys())
     return {
         **({"CONFINEMENT": pool.confinement} if pool.confinement != "auto" else {}),
         **({"CONTAINERS": "yes"} if pool.containers else {}),
-        **({"PLUGINS": "slurm.settings"} if OF_THE_WORKER & folded(args.scope.config.slurm.settings).keys() else {}),
+        **({"PLUGINS": " ".join(given)} if given else {}),
         **({"SHARED_CPUS": "yes"} if asked < pool.resources.cpus else {}),
     }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -170,21 +170,20 @@ def find(
 
 
 def write_slurm_conf(
-    *, confined: bool, own_cpus: bool, in_jail: bool, by_settings: bool = False, directory: Path = NODE
+    *, confined: bool, own_cpus: bool, in_jail: bool, given: Collection[str] = (), directory: Path = NODE
 ) -> None:
-    """What slurmd reads after the cluster's slurm.conf. `by_settings`: the stack file names such plugins itself.
+    """What slurmd reads after the cluster's slurm.conf. `given`: keys of the stack file's own, in small letters.
 
     Of a worker that holds nothing, too: slurmd ends of the cluster's proctrack/cgroup, and its jobs with it. The
     cluster's may become that at any time, as its pools change, and it counts at once.
     """
-    lines = []
     plugins = [*(["task/affinity"] if own_cpus else []), *(["task/cgroup"] if confined else [])]
-    if plugins or not by_settings:
-        lines.append(f"TaskPlugin={','.join(plugins) or 'task/none'}")
-    if confined:
-        lines += ["ProctrackType=proctrack/cgroup", "JobAcctGatherType=jobacct_gather/cgroup"]
-    elif not by_settings:
-        lines.append("ProctrackType=proctrack/linuxproc")
+    settings = {
+        "TaskPlugin": ",".join(plugins) or "task/none",
+        "ProctrackType": "proctrack/cgroup" if confined else "proctrack/linuxproc",
+        **({"JobAcctGatherType": "jobacct_gather/cgroup"} if confined else {}),
+    }
+    lines = [f"{key}={value}" for key, value in settings.items() if key.lower() not in given]
     if in_jail and has_join_plugin():
         lines.append("JobContainerType=job_container/jail")
     (directory / "slurm.conf").write_text("".join(f"{line}\n" for line in lines))

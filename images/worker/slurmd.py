@@ -228,10 +228,8 @@ def main() -> None:
         found = confine.find(wanted, name, conf, run, own_cpus=own_cpus)
         log(f"what holds jobs to what they asked for: {found.description}")
         write_gres_conf(conf, vendor, topology, runner=run, log=log)
-        by_settings = os.environ.get("PLUGINS") == "slurm.settings"
-        confine.write_slurm_conf(
-            confined=found.confined, own_cpus=own_cpus, in_jail=bool(jail), by_settings=by_settings
-        )
+        given = os.environ.get("PLUGINS", "").split()
+        confine.write_slurm_conf(confined=found.confined, own_cpus=own_cpus, in_jail=bool(jail), given=given)
         if jail:
             guard_jail(Path(jail), log)
         tell_whether_gpus()

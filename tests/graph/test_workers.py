@@ -23,10 +23,12 @@ from tests.graph.objects import containers, differing, environment, mounts, obje
             {"CONFINEMENT": "off", "CONTAINERS": "yes"},
         ),
         (
-            stacks.with_change(stacks.dev(), "slurm.settings", {"proctracktype": "proctrack/pgid"}),
+            stacks.with_change(
+                stacks.dev(), "slurm.settings", {"TaskPlugin": "task/none", "proctracktype": "proctrack/pgid"}
+            ),
             "default",
             {"confinement": "off"},
-            {"CONFINEMENT": "off", "PLUGINS": "slurm.settings", "SHARED_CPUS": "yes"},
+            {"CONFINEMENT": "off", "PLUGINS": "proctracktype taskplugin", "SHARED_CPUS": "yes"},
         ),
         # Two local workers share two CPUs: both would bind their first job to the first one.
         (stacks.dev(), "default", {}, {"SHARED_CPUS": "yes"}),

@@ -67,13 +67,17 @@ def test_jobs_are_held_to_what_the_machine_lets_the_pod_divide(
 
 
 @pytest.mark.parametrize(
-    ("by_settings", "said"),
-    [(False, ["TaskPlugin=task/none", "ProctrackType=proctrack/linuxproc"]), (True, [])],
+    ("own_cpus", "given", "said"),
+    [
+        (False, "", ["TaskPlugin=task/none", "ProctrackType=proctrack/linuxproc"]),
+        (True, "proctracktype", ["TaskPlugin=task/affinity"]),
+        (True, "taskplugin proctracktype", []),
+    ],
 )
 def test_a_worker_that_holds_nothing_says_so_unless_the_stack_file_names_the_plugins(
-    tmp_path: Path, by_settings: bool, said: list[str]
+    tmp_path: Path, own_cpus: bool, given: str, said: list[str]
 ) -> None:
-    write_slurm_conf(confined=False, own_cpus=False, in_jail=False, by_settings=by_settings, directory=tmp_path)
+    write_slurm_conf(confined=False, own_cpus=own_cpus, in_jail=False, given=given.split(), directory=tmp_path)
     assert (tmp_path / "slurm.conf").read_text().splitlines() == said
 
 
