@@ -86,7 +86,7 @@ class UserLimits(Section):
     """Memory of all of the user's processes together; at least 64Mi. Beyond it the kernel ends the largest of them.
     Default: half of what the login node has for users. It takes version 2 of cgroups, as `total_cpus` does."""
     total_cpus: Cpu | None = None
-    """CPU that all of the user's processes together use at most, as `2` or `500m`; at least 100m. Default: what is
+    """CPU that all of the user's processes together use at most, as `2` or `500m`. Default: what is
     free; users who compete get equal parts of it."""
     cpu_minutes: int | None = Field(default=None, ge=1, le=1_000_000, strict=True)
     """CPU time of each process, in minutes (`cpu`)."""

@@ -76,7 +76,7 @@ class Resources(Section):
     """GPUs of one node: how many, a list of their types, or a map that also says whose they are and how they are
     divided."""
     cpu_request: Cpu | None = None
-    """CPU that the pod asks Kubernetes for, for example `500m`; at most twice `cpus`. Default: `cpus`; on the local
+    """CPU that the pod asks Kubernetes for, for example `500m`. Default: `cpus`; on the local
     cluster, whose nodes share one machine, a twentieth of it."""
 
 
