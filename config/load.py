@@ -193,12 +193,12 @@ class _Loader(yaml.SafeLoader):
             lines[name] = line
         return node
 
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: ARG002
         line = node.start_mark.line + 1
         if node.tag == "tag:yaml.org,2002:int" and re.fullmatch(r"[-+]?0[0-7_]+", str(node.value)):
             message = f"has {node.value} in line {line}, which Pulumi reads in base 8: write it without the leading 0"
             raise _RefusedError(message)
-        return super().construct_object(node, deep=deep)
+        return super().construct_object(node, deep=True)  # which refuses an alias inside of what it names
 
 
 _Loader.yaml_implicit_resolvers = {

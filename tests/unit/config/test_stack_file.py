@@ -94,6 +94,8 @@ def test_any_value_in_any_section_gives_a_configuration_or_a_readable_error(valu
             "is not valid YAML: the key 'size' stands in line 3 and again in line 4"),
         ("config: {a: 1,\n  b: [{c: 1, c: 2}]}\n",
             "is not valid YAML: the key 'c' stands in line 2 and again in line 2"),
+        ("config:\n  slurmstack:login: &a {size: *a}\n",
+            "is not valid YAML in line 2: found unconstructable recursive node"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_told_with_its_line(stack: Path, text: str, told: str) -> None:
