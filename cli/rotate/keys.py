@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Mapping
 
 from cli.errors import Failure
-from cli.rotate.rotation import ALL_PODS, GOES_ON, Key, Place, Rotation, encoded
+from cli.rotate.rotation import ALL_PODS, GOES_ON, Key, Rotation, encoded
 from components.secrets import (
     DATABASE_PASSWORD_BYTES,
     JWT_KEY_BYTES,
@@ -50,9 +50,9 @@ def _munge(rotation: Rotation, report: Report) -> str:
 def _jwt(rotation: Rotation, report: Report) -> str:
     """Both have copied the key at their start."""
     with report.step("Starting slurmdbd again") as step:
-        rotation.restart(_running(rotation, "slurmdbd"), "slurm", step)
+        rotation.restart(rotation.places("slurmdbd"), "slurm", step)
     with report.step("Starting slurmctld again") as step:
-        took = rotation.restart(_running(rotation, "slurmctld"), "root", step)
+        took = rotation.restart(rotation.places("slurmctld"), "root", step)
     return f"tokens of before are refused from now on; slurmctld was away for {took:.1f} s"
 
 
@@ -60,7 +60,7 @@ def _database_password(rotation: Rotation, report: Report) -> str:
     """The database first: slurmdbd goes on with the connections that it has, until it starts again."""
     password = rotation.content.decode()
     with report.step("Telling the database") as step:
-        for place in _running(rotation, "mariadbd"):
+        for place in rotation.places("mariadbd"):
             client = ("mariadb", "--no-defaults", f"--socket={SOCKET}", "--user=mysql")
             rotation.must(place, *_AS_MYSQL, *client, stdin=statements(password))  # a hash, and not the password
             rotation.must(place, "sh", "-c", _REPLACE_PROBE, stdin=probe_options(password))
@@ -86,10 +86,6 @@ def _host_keys(rotation: Rotation, report: Report) -> str:
     digest = hashlib.sha256(base64.b64decode(key.split()[1])).digest()
     fingerprint = encoded(digest).rstrip("=")
     return f"sessions stay. The new key, for known_hosts:\n{key}\nSHA256:{fingerprint}"
-
-
-def _running(rotation: Rotation, container: str) -> list[Place]:
-    return [place for place in rotation.places(container) if place.id]
 
 
 _ALL = (

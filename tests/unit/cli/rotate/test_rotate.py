@@ -216,6 +216,24 @@ def test_a_worker_that_leaves_meanwhile_keeps_no_other_from_the_new_host_key(
     ) == 1
 
 
+def test_a_database_that_ends_meanwhile_is_not_left_with_the_old_password(
+    kubectl: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = pod("database-0", "mariadbd")
+    kubectl.items_there.extend([database, pod("slurmdbd-0", "slurmdbd")])
+    spread = Rotation.spread
+
+    def then_ends(begun: Rotation, step: Any) -> None:
+        spread(begun, step)
+        database["status"]["initContainerStatuses"][0]["state"] = {"waiting": {}}
+        kubectl.silent.add("database-0")
+
+    monkeypatch.setattr(Rotation, "spread", then_ends)
+    with pytest.raises(Failure, match="database-0: no answer"):
+        run(kubectl, "database-password")
+    assert kubectl.restarted == [], "slurmdbd goes on with the password that the database has"
+
+
 @pytest.mark.parametrize("how", ["does not answer", "does not run"])
 def test_a_pod_that_would_be_left_behind_is_refused_before_anything_is_touched(kubectl: Cluster, how: str) -> None:
     if how == "does not answer":
