@@ -8,6 +8,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from components.configuration import Configuration
+from components.elastic_admission import hold_to_workers
 from components.kit import pods, rbac, volumes, workloads
 from components.kit.context import Scope, children_of
 from components.secrets import Secrets
@@ -24,8 +25,8 @@ class ElasticArgs:
     scope: Scope
     secrets: Secrets
     configuration: Configuration
-    pools: bool
-    """Whether there are elastic pools."""
+    pools: tuple[str, ...]
+    """Names of the elastic pools."""
 
 
 class Elastic(pulumi.ComponentResource):
@@ -45,6 +46,8 @@ class Elastic(pulumi.ComponentResource):
             *([rbac.rule("podtemplates", "list", "watch")] if args.pools else []),
         ]
         self._account = rbac.account(name, scope, ELASTIC, rules, self._child)
+        if args.pools and scope.config.cluster.admission_policy:
+            hold_to_workers(name, scope, args.pools)
         if args.pools:
             workloads.service(f"{name}-service", scope, ELASTIC, {"http": ELASTIC_PORT}, self._child)
         self.deployment = self._create_deployment(name, args)

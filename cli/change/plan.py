@@ -40,7 +40,9 @@ from cli.program.recording import KeptValues, Manifest, manifests, program_loadi
 from config.cluster import ClusterConfig
 from slurm.names import CONFIG_MAP, CONTROLLER, GENERATED, JAIL, POOL_LABEL
 
-RIGHTS_OUTSIDE = "clusterrolebinding,clusterrole,priorityclass"
+RIGHTS_OUTSIDE = (
+    "validatingadmissionpolicybinding,validatingadmissionpolicy,clusterrolebinding,clusterrole,priorityclass"
+)
 """What the stack may have in no namespace, besides the namespace itself and volumes, which are never deleted with an
 apply."""
 

@@ -315,7 +315,12 @@ def _registration(urn: str, request: resource_pb2.RegisterResourceRequest, id_: 
 
 # Kubernetes objects
 
-_CLUSTER_SCOPED = frozenset({"Namespace", "PersistentVolume", "ClusterRole", "ClusterRoleBinding", "PriorityClass"})
+_CLUSTER_SCOPED = frozenset(
+    (
+        "Namespace", "PersistentVolume", "ClusterRole", "ClusterRoleBinding", "PriorityClass",
+        "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+    )
+)  # fmt: skip
 
 _WITHOUT_MANIFEST = ("pulumi:providers:", "slurmstack:index:", "random:index/")
 

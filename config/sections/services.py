@@ -50,6 +50,9 @@ class Cluster(Section):
     where machines are full, and must be there. Default: for Slurm's daemons and login nodes
     one that we make, for others the Kubernetes cluster's own. Ours gives them room before workers, and ends no pod for
     them."""
+    admission_policy: bool = Field(default=True, strict=True)
+    """Whether the API server holds `elastic` to pods of elastic pools. Turn it off where a webhook changes images,
+    variables or mounts of these pods: they would be refused."""
 
 
 class Controller(Section):

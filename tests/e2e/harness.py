@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from cli.access.reach import host_public_key, login_address
-from cli.change.plan import KINDS
+from cli.change.plan import KINDS, RIGHTS_OUTSIDE
 from cli.change.rollout import unready
 from cli.commands.access import ssh_arguments, ssh_program
 from cli.errors import Failure
@@ -115,7 +115,7 @@ def only_data_is_left(slurm: SlurmOnKubernetes) -> None:
 def nothing_is_left(slurm: SlurmOnKubernetes) -> None:
     """No object of the cluster is in Kubernetes any more, in its namespace or outside of it."""
     of_cluster = f"app.kubernetes.io/part-of=slurmstack,app.kubernetes.io/instance={slurm.namespace}"
-    left = slurm.kubectl.items("namespace,clusterrole,clusterrolebinding,priorityclass", "-l", of_cluster)
+    left = slurm.kubectl.items(f"namespace,{RIGHTS_OUTSIDE}", "-l", of_cluster)
     volumes = slurm.kubectl.items("persistentvolume", "-l", "app.kubernetes.io/part-of=slurmstack")
     left += [item for item in volumes if item["spec"]["claimRef"]["namespace"] == slurm.namespace]
     assert not left, [f"{item['kind']} {item['metadata']['name']}" for item in left]

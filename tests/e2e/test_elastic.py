@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cli.kubectl.client import Kubectl
+from images.elastic.nodes import manifest
+from images.elastic.view import pool_of
 from tests.e2e.asking_doctor import first
 from tests.e2e.conftest import ENGINES, keep_state
 from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack, wait_until
@@ -152,6 +158,109 @@ def test_a_kept_node_is_warm_and_a_machine_that_is_taken_back_gives_its_job_back
     assert workers(elastic, "spot")[elastic.job_field(job, "NodeList")] != evicted
     elastic.slurm(f"scancel {job}")
     wait_until(lambda: evicted not in workers(elastic, "spot").values(), "the pod that was told to go has gone")
+
+
+def container(**more: Any) -> Callable[[Any], Any]:
+    return lambda pod: pod["spec"]["containers"][0].update(more)
+
+
+def spec(**more: Any) -> Callable[[Any], Any]:
+    return lambda pod: pod["spec"].update(more)
+
+
+def labelled(labels: dict[str, str]) -> Callable[[Any], Any]:
+    return lambda pod: pod["metadata"]["labels"].update(labels)
+
+
+def volume(**source: Any) -> Callable[[Any], Any]:
+    return lambda pod: pod["spec"]["volumes"].append({"name": "more", **source})
+
+
+def variable(name: str, **source: Any) -> Callable[[Any], Any]:
+    return lambda pod: pod["spec"]["containers"][0]["env"].append({"name": name, **source})
+
+
+def mounted(path: str) -> Callable[[Any], Any]:
+    return lambda pod: pod["spec"]["containers"][0]["volumeMounts"].append({"name": "jail", "mountPath": path})
+
+
+NO_POD_OF_THE_POOL: dict[str, Callable[[Any], Any]] = {
+    "no label of a pool": lambda pod: pod["metadata"]["labels"].pop("slurmstack/pool"),
+    "a pool that is none": labelled({"slurmstack/pool": "other"}),
+    "another pool": labelled({"slurmstack/pool": "far"}),
+    "another component": labelled({"app.kubernetes.io/component": "database"}),
+    "another name": lambda pod: pod["metadata"].update(name="database-0"),
+    "another host": spec(hostname="controller-0"),
+    "another account": spec(serviceAccountName="controller"),
+    "an account's token": spec(automountServiceAccountToken=True),
+    "another Secret": volume(secret={"secretName": "slurmstack-generated"}),
+    "all of a token's": volume(projected={"sources": [{"serviceAccountToken": {"path": "token"}}]}),
+    "another claim": volume(persistentVolumeClaim={"claimName": "controller-state"}),
+    "the machine's disk": volume(hostPath={"path": "/"}),
+    "the jail in place of programs": mounted("/usr/libexec/slurmstack"),
+    "the machine's processes": spec(hostPID=True),
+    "the machine's network": spec(hostNetwork=True),
+    "a port of the machine": container(ports=[{"containerPort": 6818, "hostPort": 6818}]),
+    "a machine by name": spec(nodeName="node-0"),
+    "another name server": spec(dnsConfig={"nameservers": ["192.0.2.1"]}),
+    "a class of Kubernetes' own": spec(priorityClassName="system-node-critical"),
+    "another image": container(image="registry.example/shell:1"),
+    "another command": container(command=["sleep", "1000"]),
+    "more arguments": container(args=["--more"]),
+    "another probe": container(readinessProbe={"exec": {"command": ["sh", "-c", "id"]}}),
+    "another hook": container(lifecycle={"postStart": {"exec": {"command": ["id"]}}}),
+    "another variable": variable("LD_PRELOAD", value="/jail/home/alice/evil.so"),
+    "a variable from a Secret": variable("KEY", valueFrom={"secretKeyRef": {"name": "munge-key", "key": "munge.key"}}),
+    "all variables from a Secret": container(envFrom=[{"secretRef": {"name": "munge-key"}}]),
+    "all rights": container(securityContext={"privileged": True}),
+    "a right": lambda pod: pod["spec"]["containers"][0]["securityContext"]["capabilities"]["add"].append("SYS_PTRACE"),
+    "no seccomp": spec(securityContext={"seccompProfile": {"type": "Unconfined"}}),
+    "another container": lambda pod: pod["spec"]["containers"].append({"name": "shell", "image": "shell"}),
+    "another container before": lambda pod: pod["spec"]["initContainers"].append({"name": "shell", "image": "shell"}),
+}
+"""What is done to the right pod of a pool."""
+
+
+def as_elastic(slurm: SlurmOnKubernetes, directory: Path) -> Kubectl:
+    """kubectl with the token of `elastic` and nothing else."""
+    ours = json.loads(slurm.kubectl.run("config", "view", "--raw", "--minify", "-o", "json").stdout)
+    token = slurm.kubectl.run("create", "token", "elastic", "-n", slurm.namespace).stdout.strip()
+    ours["users"][0]["user"] = {"token": token}
+    file = directory / "kubeconfig"
+    file.write_text(json.dumps(ours), encoding="utf-8")
+    return Kubectl(program=slurm.kubectl.program, context=ours["current-context"], kubeconfig=str(file))
+
+
+def test_its_token_makes_the_pools_pods_alone_and_ends_workers_alone(
+    elastic: SlurmOnKubernetes, tmp_path: Path
+) -> None:
+    kubectl, here = as_elastic(elastic, tmp_path), ("-n", elastic.namespace)
+    (template,) = elastic.kubectl.items("podtemplate", "burst", *here)
+    pool = pool_of(template)
+    assert pool is not None
+    right = dict(manifest(pool, "burst-99"))
+
+    def refusal(who: Kubectl, pod: Any) -> str:
+        """Why the API server does not take it; nothing is made."""
+        made = who.run("create", "--dry-run=server", "-f", "-", *here, stdin=json.dumps(pod), check=False)
+        return "" if made.returncode == 0 else made.stderr
+
+    assert not refusal(kubectl, right)
+    taken, hit = [], {}
+    for what, change in NO_POD_OF_THE_POOL.items():
+        pod = deepcopy(right)
+        change(pod)
+        if "ValidatingAdmissionPolicy" not in refusal(kubectl, pod):
+            taken.append(what)
+        if why := refusal(elastic.kubectl, pod):
+            hit[what] = why
+    assert not taken
+    assert not hit, "others may make such pods"
+    worker = min(workers(elastic, "spot"))
+    done = kubectl.run("delete", "pod", worker, "--dry-run=server", *here, check=False)
+    assert done.returncode == 0, done.stderr
+    done = kubectl.run("delete", "pod", "controller-0", "--dry-run=server", *here, check=False)
+    assert "ValidatingAdmissionPolicy" in done.stderr
 
 
 def lose(slurm: SlurmOnKubernetes, pod: str) -> None:

@@ -79,6 +79,46 @@ def test_who_may_make_pods_is_in_a_pod_of_its_own_and_may_nothing_else() -> None
     assert subject["name"] == pod(elastic, "slurm-elastic-pods")["serviceAccountName"]
 
 
+POLICIES = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+EVERY_KIND_OF_VOLUME = {
+    "resources__gpus": {"count": 8, "job_files": True},
+    "scratch": {"size": "1Ti", "host_path": "/mnt/nvme"},
+}
+
+
+def test_the_api_server_is_told_which_pods_it_may_make_before_the_template_says_so() -> None:
+    """That it is held to them: tests/e2e/test_elastic.py."""
+    elastic = recorded(ELASTIC, **EVERY_KIND_OF_VOLUME)
+    policies, bindings = (objects(elastic, kind) for kind in POLICIES)
+    assert policies.keys() == bindings.keys() == {"slurm-elastic", "slurm-elastic.gpu"}
+    for name, binding in bindings.items():
+        here = {"kubernetes.io/metadata.name": "slurm"}
+        assert binding["spec"]["matchResources"] == {"namespaceSelector": {"matchLabels": here}}
+        assert (binding["spec"]["policyName"], binding["spec"]["validationActions"]) == (name, ["Deny"])
+    (wanted,) = policies["slurm-elastic.gpu"]["spec"]["variables"]
+    told = eval(wanted["expression"], {"dyn": lambda value: value, "true": True, "false": False})
+    template = objects(elastic, "PodTemplate")["gpu"]["template"]
+    assert told.pop("labels") == template["metadata"]["labels"]
+    assert told.pop("serviceAccountName") == "default"
+    spec = template["spec"]
+    for volume in spec["volumes"]:  # which the API server adds
+        volume.get("configMap", {})["defaultMode"] = 0o644
+    (pod_name,) = [one for one in spec["containers"][0]["env"] if one["name"] == "POD_NAME"]
+    pod_name["valueFrom"]["fieldRef"]["apiVersion"] = "v1"
+    assert told == spec | {"containers": [*spec["initContainers"], *spec["containers"]]}
+
+    known = {item.name: item for item in elastic}
+    assert known["slurm-pool-gpu-binding"].urn in known["slurm-pool-gpu-template"].dependencies
+    for name in ("slurm-pool-gpu-policy", "slurm-pool-gpu-template"):
+        assert known["slurm-images-job"].urn in known[name].dependencies, "it would be refused until that has ended"
+
+
+def test_no_policy_is_made_where_none_is_wanted_or_needed() -> None:
+    off = graph.recorded(worker_nodes__gpu__size=ELASTIC, cluster={"admission_policy": False})
+    for recording in (off, recorded(2)):
+        assert not [name for kind in POLICIES for name in objects(recording, kind)]
+
+
 def changed_kinds(before: Any, after: Any) -> set[str]:
     changes = compare(of_recording(recorded(before)), of_recording(recorded(after)))
     return {change.resource.type.rpartition(":")[2] for change in changes}

@@ -25,6 +25,8 @@ OUTSIDE = (
     "kubernetes:rbac.authorization.k8s.io/v1:ClusterRole",
     "kubernetes:rbac.authorization.k8s.io/v1:ClusterRoleBinding",
     "kubernetes:scheduling.k8s.io/v1:PriorityClass",
+    "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicy",
+    "kubernetes:admissionregistration.k8s.io/v1:ValidatingAdmissionPolicyBinding",
 )
 """Objects of the cluster that are in no namespace."""
 NO_BUILT_IN = ("kubernetes:helm.sh/", "kubernetes:mellanox.com/")

@@ -14,7 +14,7 @@ import pytest
 
 from cli.change.jobs import JobsTouched, Touched
 from cli.change.owner import KEPT, KEPT_OF, PUT_BACK, ROTATING
-from cli.change.plan import OPERATED, plan
+from cli.change.plan import OPERATED, RIGHTS_OUTSIDE, plan
 from cli.commands import destroy
 from cli.engine import pulumi as engines
 from cli.errors import Failure, Refused
@@ -137,7 +137,7 @@ def test_workers_leave_before_anything_else_goes_and_what_the_next_up_makes_is_n
     kinds = [command.split(" ")[0] for command in kubectl.deleted]
     pods = ["(looked"] * 3
     data = ["persistentvolumeclaim", "persistentvolume"]
-    assert kinds == [WORKLOADS, *pods, WORKLOADS, *data, "clusterrolebinding,clusterrole,priorityclass", "namespace"]
+    assert kinds == [WORKLOADS, *pods, WORKLOADS, *data, RIGHTS_OUTSIDE, "namespace"]
     assert "-l slurmstack/pool" in kubectl.deleted[0]
     (volumes,) = [command for command in kubectl.deleted if command.startswith("persistentvolume ")]
     assert "slurm-jail" in volumes
