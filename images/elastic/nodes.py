@@ -68,7 +68,7 @@ class Nodes:
             raise SlurmError(str(error)) from error
         return found
 
-    def create(self, pool: Pool, names: Iterable[str]) -> str:
+    def create(self, pool: Pool, names: Collection[str]) -> str:
         """Make records of nodes that are powered down.
 
         The configuration agent deletes records of pools that are not in the configuration: that is older than the pool,
@@ -91,7 +91,7 @@ class Nodes:
             "update", f"nodename={hosts}", "state=power_down_force", f"extra={marked(pool.mark)}"
         )
 
-    def place(self, pool: Pool, names: Iterable[str]) -> str:
+    def place(self, pool: Pool, names: Collection[str]) -> str:
         """Let new records be found, drained until the configuration agent has put them into the switch tree."""
         hosts = compress(names)
         how = ("state=drain", f"reason={TOPOLOGY_REASON}", f"features={pool.features}")

@@ -16,7 +16,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, NoReturn, TypeVar
@@ -43,8 +43,6 @@ USUAL_SECONDS: Final = 10.0
 """While nothing happens. Who starts or ends nodes has us look at once, and so do Kubernetes' events."""
 LONGEST_REFUSAL_SECONDS: Final = 30.0
 """Between two tries of what is refused (a quota, an admission, a record that Slurm does not let go)."""
-MADE_SECONDS: Final = 5.0
-"""How long Kubernetes may take to tell of a pod that was made: until then it is not made once more."""
 
 PORT: Final = 8818
 SILENT_SECONDS: Final = 2 * TIMEOUT_SECONDS
@@ -160,8 +158,6 @@ class Rounds:
     """What is not tried again yet: until when, after which pause, and why."""
     _owes: bool = True
     """Whether nodes may be drained for their new pods, of which only Slurm knows."""
-    _made: dict[str, float] = field(default_factory=dict)
-    """When pods were made."""
 
     def __post_init__(self) -> None:
         self._starts = Starts(self.now())
@@ -197,7 +193,8 @@ class Rounds:
         rolling = _rolls(sets, pods)
         old = any(pod.pool in pools and pod.digest not in {"", pools[pod.pool].digest} for pod in pods.values())
         ends = self.nodes.ends() if rolling or old else {}
-        view = View(pools=pools, nodes=nodes, pods=pods, now=now, ends=ends)
+        self._starts.see(nodes, now)
+        view = View(pools=pools, nodes=nodes, pods=pods, now=now, ends=ends, off=self._starts.off)
         plan = self._elastic_plan(view) if self.elastic else Plan()
         for fixed in sets.values():
             if fixed is not None:
@@ -208,11 +205,10 @@ class Rounds:
         return rest, rest if self._do(plan, pools) or moves else max(rest, usual)
 
     def _elastic_plan(self, view: View) -> Plan:
-        self._starts.see(view.nodes, view.now)
         for name, pool in view.pools.items():
             refused = self._refused.get(f"start {name}", (0.0, 0.0, ""))[2][:LONGEST_TROUBLE]
             view.closed[name] = self._starts.judge(name, view.nodes_of(pool), view.pods, view.now, refused=refused)
-        return decide(replace(view, off=self._starts.off))
+        return decide(view)
 
     def _do(self, plan: Plan, pools: Mapping[str, Pool]) -> bool:
         """What changes nodes first, by what has just been seen; then pods, for which Kubernetes may take long.
@@ -226,13 +222,10 @@ class Rounds:
                 left = [name for name in names if name not in gone]
                 if left and (state not in {"drain", "down"}) == is_later:
                     done.append(self._try(f"{state} {reason}", partial(self.nodes.update, left, state, reason)))
-        for what, make, wanted in (("create", self.nodes.create, plan.create), ("place", self.nodes.place, plan.place)):
-            done += [self._try(f"{what} {pool}", partial(make, pools[pool], names)) for pool, names in wanted.items()]
-        now = self.steady()
-        for pool, names in plan.start.items():
-            if left := [name for name in names if now - self._made.get(name, -MADE_SECONDS) >= MADE_SECONDS]:
-                done.append(self._try(f"start {pool}", partial(self.pods.start, pools[pool], left)))
-                self._made |= dict.fromkeys(left if done[-1] else (), now)
+        makes = {"create": self.nodes.create, "place": self.nodes.place, "start": self.pods.start}
+        for what, wanted in (("create", plan.create), ("place", plan.place), ("start", plan.start)):
+            for pool, names in wanted.items():
+                done.append(self._try(f"{what} {pool}", partial(makes[what], pools[pool], names)))
         if plan.end:
             done.append(self._try("end", partial(self.pods.end, [*plan.end.values()])))
         return any(done) or bool(gone)
