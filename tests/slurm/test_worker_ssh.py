@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import subprocess
 from collections.abc import Iterator
 
@@ -13,71 +12,37 @@ from config import load_config
 from tests import stacks
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.login import OPTIONS as LOGIN_OPTIONS
-from tests.slurm.login import declare, private_key, public_line, start_client, start_login
+from tests.slurm.login import declare, start_client, start_login
 from tests.slurm.minimal import IMPATIENT, IN_JAIL, lines_of, minimal_config
-from tests.slurm.pod import Pod, wait_until
+from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox
 from tests.slurm.terminal import type_at
+from tests.slurm.worker_ssh import WorkerSsh
 
 UIDS = {"alice": 25201, "bob": 25202}
 NODES = ("default-0", "default-1")
 OPTIONS = LOGIN_OPTIONS.split()
-
-
-def start_sshd(sandbox: SlurmSandbox, worker: Pod, key: bytes) -> Pod:
-    """The container beside slurmd, which shares the pod's network and volumes."""
-    secret = sandbox.work / "worker-key"
-    secret.mkdir(exist_ok=True)
-    (secret / "ssh_host_ed25519_key").write_bytes(key)
-    shared = {source: at for source, at in worker.binds.items() if at != "/secrets/munge"}
-    pod = Pod(
-        name=worker.name, role="login", lower=sandbox.pods["login-0"].lower,
-        work=sandbox.work / f"sshd-{worker.name}", binds={**shared, secret: "/secrets/ssh"}, beside=worker,
-    )  # fmt: skip
-    pod.start()
-    (pod.root / "etc/hosts").write_text((worker.root / "etc/hosts").read_text())
-    pod.start_program("worker-sshd", {"JAIL": "/jail"})
-    return pod
-
-
-def wait_for_sshd(pod: Pod) -> None:
-    wait_until(lambda: "Server listening" in pod.log("worker-sshd"), lambda: pod.log("worker-sshd"))
+FILES = 456
+"""Of `login.user_limits`: how many files a process may have open."""
 
 
 @pytest.fixture(scope="module")
-def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> Iterator[SlurmSandbox]:
+def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
     """Two workers with sshd, a login node, and a pod to log in from. Alice and Bob have logged in once."""
     extra = lines_of(load_config(stacks.dev()), "Prolog", "Epilog") + IMPATIENT
     sandbox = slurm_cluster(slurm_version, config=minimal_config(slurm_version, extra, **IN_JAIL), workers=0, jail=True)
-    key = private_key()
-    public = sandbox.work / "worker-public-key"
-    public.mkdir()
-    (public / "ssh_host_ed25519_key.pub").write_text(public_line(key))
+    workers = WorkerSsh(sandbox)
     for name in NODES:
-        volumes = {}
-        for at in ("/run/munge", "/run/slurm", "/var/spool/slurmd"):
-            volume = sandbox.work / f"{name}{at.replace('/', '-')}"
-            volume.mkdir()
-            volume.chmod(0o777)
-            volumes[volume] = at
-        sandbox.start_worker_on(name, binds={**volumes, public: "/run/slurm/ssh"})
+        workers.start_worker(name)
     sandbox.wait_for_nodes(len(NODES))
     start_client(sandbox)
     declare(sandbox, UIDS)
-
-    def show(login: Pod) -> None:
-        shutil.copytree(public, login.root / "run/slurm/ssh")
-
-    start_login(sandbox, before=show)
-    containers = [start_sshd(sandbox, sandbox.pods[name], key) for name in NODES]
-    for pod in containers:
-        wait_for_sshd(pod)
-    sandbox.pods |= {f"sshd-{pod.name}": pod for pod in containers}
+    start_login(sandbox, before=workers.show_key)
+    for name in NODES:
+        workers.start(name, USER_LIMITS=f"nofile={FILES}")
     for user in UIDS:
         assert login(sandbox, user, "bash -lc true") == (0, "")
-    yield sandbox
-    for pod in containers:
-        pod.stop()
+    return sandbox
 
 
 def ssh(cluster: SlurmSandbox, user: str, host: str, command: str, stdin: str | None = None) -> tuple[int, str]:
@@ -128,6 +93,21 @@ def test_who_has_a_job_is_in_it_and_nothing_looks_like_srun(cluster: SlurmSandbo
     assert [line for line in rest if line.startswith(f"{job}.") and line.endswith(" ssh")]
     assert [line for line in rest if line.startswith(("SLURM", "PMI", "SRUN", "OMPI_", "HYDRA_"))] == []
     assert rest.count("was here") == 1, "the user's start-up file was read outside of the job, too"
+
+
+def test_the_limits_of_login_nodes_hold_for_what_serves_a_connection_and_not_in_the_job(
+    cluster: SlurmSandbox, job: str
+) -> None:
+    session = subprocess.Popen(
+        cluster.pods["client"].command(["ssh", *OPTIONS, "alice@default-0", "ulimit -Hn; read line"]),
+        stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert session.stdout is not None
+    in_the_job = int(session.stdout.readline())
+    look = "awk '/^Max open files/ {print $5}' /proc/$(pgrep -of libexec/slurmstack/ssh-[s]ession)/limits"
+    served_by = cluster.pods["sshd-default-0"].run(look).stdout
+    session.communicate()
+    assert int(served_by) == FILES < in_the_job
 
 
 def test_nobody_else_gets_in_and_who_is_refused_is_told_why(cluster: SlurmSandbox, job: str) -> None:
