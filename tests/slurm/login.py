@@ -81,9 +81,15 @@ def start_login(cluster: SlurmSandbox, *, before: Callable[[Pod], None] = lambda
 
 
 def ssh_to(
-    cluster: SlurmSandbox, user: str, command: str, program: str = "ssh", key: str = "/root/key"
+    cluster: SlurmSandbox,
+    user: str,
+    command: str,
+    program: str = "ssh",
+    key: str = "/root/key",
+    *,
+    host: str = "login-0",
 ) -> tuple[int, str]:
     """(exit code, output) of a command over ssh, from the pod `client`, which has the key."""
     options = OPTIONS.replace("/root/key", key)
-    done = cluster.run(["bash", "-c", f"{program} {options} {user}@login-0 {command}"], pod="client")
+    done = cluster.run(["bash", "-c", f"{program} {options} {user}@{host} {command}"], pod="client")
     return done.returncode, done.stdout + done.stderr

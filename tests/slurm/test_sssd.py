@@ -15,12 +15,14 @@ from tests.slurm.login import declare, ssh_to, start_client, start_login
 from tests.slurm.minimal import IN_JAIL, minimal_config
 from tests.slurm.pod import Pod, wait_until
 from tests.slurm.sandbox import SlurmSandbox
+from tests.slurm.worker_ssh import WorkerSsh
 
 VERSION = "24.11"
 """Debian's suite with 26.05 has no SSSD."""
 
 PARTITION = "EnforcePartLimits=ALL\nPartitionName=team Nodes=default State=UP AllowGroups=hpc"
-ENV = {"SSSD_PIPES": "/var/lib/sss/pipes"}
+PIPES = "/var/lib/sss/pipes"
+ENV = {"SSSD_PIPES": PIPES}
 LENA = "uid=25001(lena) gid=25001(lena) groups=25001(lena),26001(hpc)"
 
 
@@ -52,15 +54,22 @@ def _start_cluster(sandbox: SlurmSandbox, directory: Directory, secret: Path) ->
     def start_sssd(pod: Pod) -> None:
         shutil.copytree(secret, pod.root / "secrets/sssd")
         # Kubernetes makes a volume of the pod's own for everybody to write.
-        pod.run("mount -t tmpfs -o mode=777 tmpfs /var/lib/sss/pipes")
+        pod.run(f"mountpoint --quiet {PIPES} || mount -t tmpfs -o mode=777 tmpfs {PIPES}")
         pod.start_program("sssd")
         wait_until((pod.root / "var/lib/sss/pipes/nss").exists, lambda: pod.log("sssd"))
 
     start_sssd(sandbox.controller)
     declare(sandbox, {"alice": 25003})
-    sandbox.start_worker_on("default-0", env=ENV, before=start_sssd)
+    workers = WorkerSsh(sandbox)
+    workers.start_worker("default-0", PIPES, env=ENV, before=start_sssd)
     sandbox.wait_for_nodes(1)
-    start_login(sandbox, before=start_sssd, **ENV)
+
+    def prepare(login: Pod) -> None:
+        workers.show_key(login)
+        start_sssd(login)
+
+    start_login(sandbox, before=prepare, **ENV)
+    workers.start("default-0", **ENV)
 
 
 def test_a_user_of_the_directory_is_the_same_everywhere(cluster: SlurmSandbox) -> None:
@@ -108,6 +117,27 @@ def test_the_directory_s_access_rules_hold_and_declared_users_need_none(cluster:
     assert code != 0, out
     assert not (cluster.pods["client"].root / "jail/home/otto").exists()
     assert ssh_to(cluster, "alice", "id -un") == (0, "alice\n")
+
+
+def test_ssh_to_the_node_of_a_job_is_for_those_of_the_directory_who_may_log_in(cluster: SlurmSandbox) -> None:
+    jobs = {}
+    for user in ("lena", "otto"):
+        wrap = f"sbatch --parsable --uid={user} --gid={user} --chdir=/ --output=/dev/null --wrap 'sleep 1000'"
+        jobs[user] = cluster.run(wrap).stdout.strip()
+        cluster.wait_for_job(jobs[user], "RUNNING")
+
+    look = "'id; pwd; squeue --me --steps --noheader --format=%i'"
+    code, out = ssh_to(cluster, "lena", look, host="default-0")
+    assert code == 0, out + cluster.logs()
+    known, home, *steps = out.splitlines()
+    assert (known, home) == (LENA, "/home/lena")
+    assert any(step.startswith(f"{jobs['lena']}.") for step in steps), "it is in her job"
+    assert ssh_to(cluster, "lena", "\"bash -lc 'ssh default-0 id'\"") == (0, f"{LENA}\n"), "also from a login node"
+
+    code, out = ssh_to(cluster, "otto", "true", host="default-0")
+    assert code == 255, out
+    cluster.run(["scancel", *jobs.values()])
+    cluster.wait_for_idle("default-0")
 
 
 def test_the_secret_is_readable_for_nobody_but_root_and_not_in_a_log(cluster: SlurmSandbox) -> None:
