@@ -1,4 +1,4 @@
-"""One cluster for all clients: two nodes that allow containers, a login node, accounting, and alice's programs."""
+"""One cluster for all clients: two nodes with sshd and containers, a login node, accounting, alice's software."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tests.slurm.cluster import ClusterFactory, require_images
 from tests.slurm.login import OPTIONS, declare, start_client, start_login
 from tests.slurm.minimal import IN_JAIL, accounting_config, add_accounts, identity, lines_of
 from tests.slurm.sandbox import SlurmSandbox
+from tests.slurm.worker_ssh import WorkerSsh
 
 NODES = ("default-0", "default-1")
 LONGEST = 600.0
@@ -58,10 +59,15 @@ def alice(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Alice]:
             jail=True, above=layers(), node_conf="CPUs=4 RealMemory=8000 Feature=default",
         )  # fmt: skip
         add_accounts(known, cluster.controller.root)
+        workers = WorkerSsh(cluster)
         for node in NODES:
-            cluster.start_worker_on(node, env={"CONTAINERS": "yes"})
+            workers.start_worker(node, env={"CONTAINERS": "yes"})
         cluster.wait_for_nodes(len(NODES))
         start_client(cluster)
         declare(cluster, {"alice": UID})
-        start_login(cluster)
-        yield Alice(cluster)
+        start_login(cluster, before=workers.show_key)
+        for node in NODES:
+            workers.start(node)
+        made = Alice(cluster)
+        made.run("bash -lc true")  # her first login makes a key
+        yield made

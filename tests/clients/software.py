@@ -41,10 +41,14 @@ STEPS = {
     "apt-get clean; rm -r /var/lib/apt/lists/* /etc/apt/sources.list.d/sid.list",
     # Debian's is built without libuv and asks for it by default. PyPI has it with CUDA alone, which is large.
     "pytorch": f"sed -i {quote(LEGACY_STORE)} /usr/lib/python3/dist-packages/torch/distributed/__init__.py",
+    "ssh": "apt-get -qq update; apt-get -qq install --no-install-recommends pdsh=2.35-* neovim=0.10.*; "
+    "apt-get clean; rm -r /var/lib/apt/lists/*",
+    "deepspeed": "python3 -m venv --system-site-packages ~/deepspeed; "
+    "DS_BUILD_OPS=0 ~/deepspeed/bin/pip install --quiet deepspeed==0.19.8",
 }
 """Name -> commands. Each goes on from those before it."""
 
-OF_ROOT = ("debian", "apptainer", "pytorch")
+OF_ROOT = ("debian", "apptainer", "pytorch", "ssh")
 """The steps with `sudo apt`; the others are alice's, in her home."""
 
 INSTALL = r"""
