@@ -19,6 +19,7 @@ def rootfs(role: str, slurm_version: str = "24.11") -> Path:
     images = ensure_images(PlainReport(), slurm_version)
     directory = images.archive.parent / f"rootfs-{role}"
     if not directory.is_dir():
+        ensure_images(PlainReport(), slurm_version, in_store=True)
         with image_store(PlainReport()) as buildah:
             if not directory.is_dir():
                 _forget_others(images.archive.parent)
