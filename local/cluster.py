@@ -12,7 +12,6 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -189,7 +188,7 @@ def _runs(setup: Setup) -> bool:
 def _start(setup: Setup, step: Step, archive: Path) -> None:
     """Start all that does not run: the nodes' containerd and images while the API server comes up."""
     controlplane.ensure_network(setup)
-    with ThreadPoolExecutor(1) as pool:
+    with shell.threads(1) as pool:
         controlplane.ensure_store_and_api(setup)
         for name in setup.nodes:
             nodes.ensure_machine(setup, name)

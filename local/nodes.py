@@ -11,17 +11,14 @@ import os
 import subprocess
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from local import configs, namespaces, network, paths, processes
+from local import configs, namespaces, network, paths, processes, shell
 from local.controlplane import Setup
 from local.errors import LocalError
-from local.shell import run
 from local.tools import CNI_PLUGINS
 
 _CONTAINERD_S = 30
-_IMPORT_S = 900
 
 
 def index_of(name: str) -> int:
@@ -85,7 +82,7 @@ def load(setup: Setup, *archives: Path) -> bool:
         ensure_containerd(setup, name)
         return sum(_import(setup, name, archive) for archive in archives) > 0
 
-    with ThreadPoolExecutor(len(setup.nodes)) as pool:
+    with shell.threads(len(setup.nodes)) as pool:
         return any(list(pool.map(on, setup.nodes)))
 
 
@@ -98,9 +95,11 @@ def _import(setup: Setup, node: str, archive: Path) -> bool:
     marker = paths.node(node) / "images" / hashlib.sha256(identity.encode()).hexdigest()[:16]
     if marker.exists():
         return False
-    done = ctr(setup, node, ["images", "import", str(archive.resolve())], timeout_s=_IMPORT_S)
-    if done.returncode != 0:
-        words = " ".join((done.stderr or done.stdout).split())[-500:]
+    # Followed, so that Ctrl-C ends it: it takes half a minute, and the next start does it again.
+    command = _ctr(setup, node, "images", "import", str(archive.resolve()))
+    status, said = shell.follow(command, lambda _: None, env=setup.tools.env())
+    if status != 0:
+        words = " ".join(" ".join(said).split())[-500:]
         raise LocalError(f"{node} could not import {archive.name}: {words}", "is the disk full, the archive whole?")
     # containerd does not sync what it unpacks: after a power cut the marker must not stand for empty files.
     os.sync()
@@ -122,9 +121,12 @@ def ctr(
     setup: Setup, name: str, arguments: Sequence[str], *, timeout_s: float = 60
 ) -> subprocess.CompletedProcess[str]:
     """Run containerd's own client on the node, in the namespace of Kubernetes' images."""
+    return shell.run(_ctr(setup, name, *arguments), check=False, timeout_s=timeout_s)
+
+
+def _ctr(setup: Setup, name: str, *arguments: str) -> list[str]:
     client = [setup.tools.path("ctr"), "--address", configs.CONTAINERD_SOCKET, "--namespace", "k8s.io"]
-    command = [*namespaces.enter(name, with_mounts=True), *client, *arguments]
-    return run(command, check=False, timeout_s=timeout_s)
+    return [*namespaces.enter(name, with_mounts=True), *client, *arguments]
 
 
 def _wait_for_containerd(setup: Setup, name: str) -> None:
