@@ -313,18 +313,6 @@ def test_one_message_where_there_is_nothing_to_go_by(tmp_path: Path, text: str, 
         convert(written(tmp_path, text), None, None)
 
 
-def test_what_is_not_understood_is_no_setting_and_no_option(tmp_path: Path) -> None:
-    """Of `A="x y` Slurm takes `"x` for the value, and ends of the rest."""
-    lines = ["NodeName=n CPUs=1 RealMemory=2000", 'KillWait="4 5', "PartitionName=p Nodes=n stray MaxTime=5"]
-    _, draft = convert(written(tmp_path, "\n".join(lines)), None, None)
-    assert [(said.line, said.text, why.partition(":")[0]) for said, why in draft.left] == [
-        (2, 'KillWait="4 5', "is not understood"),
-        (3, "stray", "is not understood"),
-    ]
-    assert "slurm" not in draft.sections
-    assert draft.sections["partitions"]["p"]["max_time"] == "5"
-
-
 def test_a_line_of_megabytes_is_read_at_once(tmp_path: Path) -> None:
     begun = time.process_time()
     ((word,),) = read_lines(written(tmp_path, "x" * 2_000_000))
@@ -399,10 +387,13 @@ def test_a_file_that_is_not_there_is_status_1(command: Command, tmp_path: Path) 
 def test_what_is_not_understood_is_shown_as_written_and_what_slurm_alone_knows_is_listed(
     command: Command, tmp_path: Path
 ) -> None:
-    file = written(tmp_path, "NodeName=n CPUs=1 RealMemory=2000\nfoo  bar\n=x y\nNonsense=5\nA=B=C\nKillWait=45\n")
-    lines = command("import", str(file)).err.splitlines()
-    assert lines[1:3] == [
+    odd = 'foo  bar\n=x y\nMinJobAge="4 5\nPartitionName=p Nodes=n stray MaxTime=5\n'
+    file = written(tmp_path, f"NodeName=n CPUs=1 RealMemory=2000\n{odd}Nonsense=5\nA=B=C\nKillWait=45\n")
+    done = command("import", str(file))
+    lines = done.err.splitlines()
+    assert lines[1:-1] == [
         f"{file}:{line}: is not understood: slurm.conf has KEY=VALUE, and quotes in pairs"
-        for line in ("2: foo bar", "3: =x y")
+        for line in ("2: foo bar", "3: =x y", '4: MinJobAge="4 5', "5: stray")
     ]
     assert lines[-1] == "taken as they are; Slurm tries them at `up`: A, Nonsense"
+    assert "max_time: '5'" in done.out
