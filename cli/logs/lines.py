@@ -138,9 +138,10 @@ _SECONDS_OF_NODE = 5
 _BEFORE = timedelta(minutes=1)
 """So long before a job began slurmd's word about it may be: clocks of machines differ."""
 
-_LAUNCHED = re.compile(r"Launching batch .* for UID (\d+)")
-_OF_USER = re.compile(r"error: .*\buid=(\d+)")
-"""slurmd names a job with its user, and the user alone where the node does not know him."""
+_LAUNCHED = re.compile(r"(?:Launching batch .* for|launch task .* request from) UID[ :](\d+)")
+_NAMELESS = re.compile(r"error: (?:(?:.*\buid=|Invalid job cred.* from )(\d+)|Munge decode|.*_LAUNCH.* auth\w+ error)")
+"""slurmd names a job with its user; the user alone where the node does not know him, or gets the job too late; nobody
+where it cannot read what it gets, as where clocks are minutes apart."""
 
 _PROBE = re.compile(r"Connection (closed|reset) by \S+ port \d+")
 """What sshd writes each time somebody connects and says nothing, as the kubelet does every 10 s to see that it runs."""
@@ -346,17 +347,18 @@ def errors_on_nodes(
     found = read_logs(
         kubectl, namespace, wanted,
         since=None if began is None else datetime.fromtimestamp(began, UTC) - _BEFORE,
-        matches=lambda text: names(text) or _OF_USER.search(text) is not None,
+        matches=lambda text: names(text) or _NAMELESS.search(text) is not None,
         seconds=_SECONDS_OF_NODE,
     )  # fmt: skip
-    launched = [match for line in found.lines if names(line.text) and (match := _LAUNCHED.search(line.text))]
-    users = {match[1] for match in launched}
+    heard = [line for line in found.lines if names(line.text)]
+    users = {match[1] for line in heard if (match := _LAUNCHED.search(line.text))}
+    places = {line.place for line in heard}
 
-    def is_about(text: str) -> bool:
-        of_user = _OF_USER.search(text)
-        return names(text) or (of_user is not None and of_user[1] in users)
+    def is_about(line: Line) -> bool:
+        other = _NAMELESS.search(line.text)
+        return names(line.text) or (other is not None and (other[1] in users if other[1] else line.place not in places))
 
-    lines = [line for line in found.lines if "error: " in line.text and is_about(line.text)]
+    lines = [line for line in found.lines if "error: " in line.text and is_about(line)]
     errors = (f"{line.place.partition('/')[0]}: {line.text.partition('error: ')[2]}" for line in lines)
     return (*dict.fromkeys(errors), *(f"the log of {item}" for item in found.missing))
 

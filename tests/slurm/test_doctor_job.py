@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -21,7 +23,7 @@ from tests.slurm.minimal import accounting_config, identity, stack_of
 from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
-LOST, NO_PROLOG, NO_USER = (f"default-{number}" for number in range(3))
+LOST, NO_PROLOG, NO_USER, NO_KEY = (f"default-{number}" for number in range(4))
 """A node for each."""
 
 PROLOG = f"#!/bin/sh\n[ $SLURMD_NODENAME != {NO_PROLOG} ]\n"
@@ -67,8 +69,8 @@ class SandboxKubectl(PlayedKubectl):
 def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> AccountingSandbox:
     """slurmctld alone knows alice."""
     config = accounting_config(slurm_version, "Prolog=/prolog\nSlurmdTimeout=5\n", **identity({"alice": 10001}))
-    made = slurm_cluster(slurm_version, config=config, workers=3, kind=AccountingSandbox)
-    for name in (LOST, NO_PROLOG, NO_USER):
+    made = slurm_cluster(slurm_version, config=config, workers=4, kind=AccountingSandbox)
+    for name in (LOST, NO_PROLOG, NO_USER, NO_KEY):
         path = made.pods[name].root / "prolog"
         path.write_text(PROLOG)
         path.chmod(0o755)
@@ -130,3 +132,29 @@ def test_that_somebody_has_requeued_a_job_is_no_error(cluster: SlurmSandbox) -> 
     cluster.wait_for_job(job, "RUNNING")
     cluster.run(f"scontrol requeue {job}")
     await_words(cluster, job, f"job {job} of root waits: is not to start before its --begin time, or was just requeued")
+
+
+def hold(cluster: SlurmSandbox, node: str, seconds: float) -> None:
+    """For so long slurmd reads nothing, and what is sent to it grows old: as where clocks differ by minutes."""
+    slurmd = cluster.pods[node].processes[-1]
+    cluster.run("pkill -STOP -x slurmd", pod=node)
+    Timer(seconds, slurmd.send_signal, [signal.SIGCONT]).start()  # of nsenter, which has stopped, too, and hands it on
+
+
+def test_a_step_that_its_node_gets_too_late_is_named(own_cluster: ClusterFactory, slurm_version: str) -> None:
+    """By default that is after two minutes. How old a batch script is nobody asks."""
+    config = accounting_config(slurm_version, "AuthInfo=cred_expire=5\n")
+    cluster = own_cluster(slurm_version, config=config, workers=1, kind=AccountingSandbox)
+    hold(cluster, LOST, 8)
+    done = cluster.run("srun true")
+    assert "Job credential expired" in done.stderr, done.stderr
+    (job,) = cluster.run("sacct -X -n -P -o JobID").stdout.split()
+    await_words(cluster, job, "its credential had expired", f"{LOST}: Invalid job credential from 0@")
+
+
+def test_a_node_that_cannot_read_what_it_gets_is_named(cluster: SlurmSandbox) -> None:
+    """Its munged has another key, as it would refuse what is minutes old by its own clock."""
+    worker = cluster.pods[NO_KEY]
+    worker.run("umount /secrets/munge; head -c 128 /dev/urandom >/secrets/munge/munge.key; pkill -x munged")
+    worker.start_program("munged")
+    await_words(cluster, submit(cluster, NO_KEY), f"{NO_KEY}: Munge decode failed")

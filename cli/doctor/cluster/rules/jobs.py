@@ -90,6 +90,8 @@ def explain(cluster: Snapshot, known: KnownJob, errors: Sequence[str] = ()) -> I
 
 _ENDS: tuple[tuple[str, str], ...] = (
     (r"FAILED 0:53", "its script never ran: its output file or its directory could not be opened"),
+    # An exit status has seven bits of Slurm's error 4007.
+    (r"FAILED (0:39|167:0)", "srun could not start it: by its node's clock its credential had expired"),
     (r"FAILED 12[67]:0", "a command was not found, or could not be executed"),
     (r"FAILED 0:([1-9]\d*)", "signal {0} ended its script"),
     (r"FAILED (\d+):0", "its script ended with exit status {0}"),

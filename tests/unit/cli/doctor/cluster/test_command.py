@@ -129,6 +129,33 @@ ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
         [("job 12", 1, "its script never ran: its output file or its directory could not be opened"),
          ("job 12", 1, "seen: default-0: Could not open stdout file /no/12.out: no mend: ")],
     ),
+    "a job that a node has got too late": (
+        both(
+            lambda c: c.past("12", "FAILED", code="0:39"),
+            lambda c: c.printed("default-0", "slurmd: launch task StepId=12.0 request from UID:7 GID:7 HOST:10.0.0.1\n"
+                                "slurmd: error: Invalid job credential from 7@10.0.0.1: Job credential expired\n"
+                                "slurmd: error: Invalid job credential from 8@10.0.0.1: Job credential expired"),
+        ),
+        [("job 12", 1, "by its node's clock its credential had expired"),
+         ("job 12", 1, "default-0: Invalid job credential from 7@10.0.0.1: Job credential expired mend: ")],
+    ),
+    "a job that its node could not read": (
+        both(
+            lambda c: c.past("12", "NODE_FAIL"),
+            lambda c: c.printed("default-0", "slurmd: error: Munge decode failed: Expired credential\n"
+                                "slurmd: error: f: auth_g_verify: REQUEST_BATCH_JOB_LAUNCH has authentication error"),
+        ),
+        [("job 12", 1, "default-0: Munge decode failed: Expired credential"),
+         ("job 12", 1, "default-0: f: auth_g_verify: REQUEST_BATCH_JOB_LAUNCH has authentication error mend: ")],
+    ),
+    "a job that ran, before its node could read nothing": (
+        both(
+            lambda c: c.past("12", "FAILED"),
+            lambda c: c.printed("default-0", "slurmd: Launching batch job 12 for UID 1\n"
+                                "slurmd: error: Munge decode failed: Expired credential"),
+        ),
+        [("job 12", 1, "from no start to now mend: ")],
+    ),
     "a job whose node is lost": (
         both(lambda c: c.past("12", "NODE_FAIL"), lambda c: c.printed("default-0", ""),
              lambda c: c.refused.update(logs="no answer within 5 s")),
