@@ -6,7 +6,8 @@ done it sees in Slurm's records (`decide.py`), so that a call too many or too fe
 
 In every cluster it replaces the pods of fixed pools whose template has changed, as their nodes fall idle.
 
-Its rights, and what bounds them: components/elastic.py, components/elastic_admission.py.
+The rights that the ServiceAccount needs, in the cluster's namespace: `list`, `watch`, `delete` of pods; `list`, `watch`
+of statefulsets. For elastic pools: `create` of pods; `list`, `watch` of podtemplates.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from images.common.wait import Clock, Reminder
 from images.elastic.decide import Plan, View, decide, drained_for_it, roll
 from images.elastic.nodes import TIMEOUT_SECONDS, Nodes, Pods, SlurmError
 from images.elastic.starts import Starts
-from images.elastic.view import LONGEST_TROUBLE, FixedPool, Node, Pod, Pool, fixed_pool_of, pod_of, pool_of
+from images.elastic.view import LONGEST_TROUBLE, FixedPool, Node, Pod, Pool, fixed_pool_of, pod_of, pools_read
 
 QUICK_SECONDS: Final = 0.5
 """Between two looks at least, whoever asks for one; and while nodes come, as jobs wait for the one that sees them."""
@@ -40,7 +41,9 @@ SHARE: Final = 4.0
 ROLLING_SECONDS: Final = 2.0
 """While nodes of fixed pools are waited for, or slurmctld or the API server is."""
 USUAL_SECONDS: Final = 10.0
-"""While nothing happens. Who starts or ends nodes has us look at once, and so do Kubernetes' events."""
+"""While nothing happens to elastic pools. Who starts or ends nodes has us look at once."""
+ROLLED_SECONDS: Final = 60.0
+"""Where there are no elastic pools, and all pods are new: then only Kubernetes is looked at, whose events wake us."""
 LONGEST_REFUSAL_SECONDS: Final = 30.0
 """Between two tries of what is refused (a quota, an admission, a record that Slurm does not let go)."""
 
@@ -99,12 +102,18 @@ def is_short(hosts: str) -> bool:
     return not _NO_POOL_S.search(inside) and sum(spans) < _MOST_NODES
 
 
-def start_server(ready: Ready, wake: Callable[[], None], port: int = PORT) -> http_server.Server:
-    """Answer slurmctld's programs in the background, each job in a thread. The caller may `shutdown()` it.
+class Server(http_server.Server):
+    """Where slurmctld's programs ask. One thread for each job that waits for its nodes.
 
     Nobody needs to prove who he is: a look changes nothing that the next one would not, and whether nodes are up
     everybody sees in sinfo.
     """
+
+    request_queue_size = 1024
+
+
+def start_server(ready: Ready, wake: Callable[[], None], port: int = PORT) -> http_server.Server:
+    """Answer in the background. The caller may `shutdown()` it."""
     slots = threading.BoundedSemaphore(MOST_WAITING)
 
     class Handler(http_server.Handler):
@@ -133,7 +142,7 @@ def start_server(ready: Ready, wake: Callable[[], None], port: int = PORT) -> ht
         def _answer(self, status: HTTPStatus, text: str) -> None:
             self.send(http_server.Answer("text/plain", text, status))
 
-    return http_server.serve(http_server.Server(("", port), Handler))
+    return http_server.serve(Server(("", port), Handler))
 
 
 @dataclass(kw_only=True)
@@ -142,7 +151,7 @@ class Rounds:
 
     nodes: Nodes
     pods: Pods
-    pools: Callable[[], Mapping[str, Pool]]
+    pools: Callable[[], Mapping[str, Pool | None]]
     sets: Callable[[], Mapping[str, FixedPool | None]]
     there: Callable[[], Mapping[str, Pod]]
     synced: Callable[[], bool]
@@ -180,7 +189,7 @@ class Rounds:
     def look(self) -> tuple[float, float]:
         """One look; seconds until the next one at the earliest, and where nobody asks. Raises SlurmError."""
         if not (self.elastic or self._owes or _rolls(self.sets(), self.there())):
-            return QUICK_SECONDS, USUAL_SECONDS  # slurmctld is not asked
+            return QUICK_SECONDS, ROLLED_SECONDS
         began = self.steady()
         nodes = self.nodes.read()
         self.ready.put(nodes)
@@ -189,7 +198,11 @@ class Rounds:
             return rest, max(rest, ROLLING_SECONDS)
         # Only now: before Kubernetes has told all, it would look as if there were no pools.
         pods, now = self.there(), self.now()
-        pools, sets = self.pools(), self.sets()
+        ours = [pool for pool in self.pools().values() if pool is not None]
+        pools = {pool.name: pool for pool in ours if pool.is_understood}
+        unread = {pool.name for pool in ours if not pool.is_understood}
+        nodes, pods = _without(unread, nodes), _without(unread, pods)
+        sets = self.sets()
         rolling = _rolls(sets, pods)
         old = any(pod.pool in pools and pod.digest not in {"", pools[pod.pool].digest} for pod in pods.values())
         ends = self.nodes.ends() if rolling or old else {}
@@ -200,7 +213,7 @@ class Rounds:
             if fixed is not None:
                 roll(plan, view, fixed)
         self._owes = rolling or any(drained_for_it(node) for node in nodes.values())
-        usual = ROLLING_SECONDS if self._owes else USUAL_SECONDS
+        usual = ROLLING_SECONDS if self._owes else USUAL_SECONDS if self.elastic else ROLLED_SECONDS
         moves = self.elastic and any(node.is_moving for node in nodes.values())
         return rest, rest if self._do(plan, pools) or moves else max(rest, usual)
 
@@ -296,6 +309,11 @@ def _rolls(sets: Mapping[str, FixedPool | None], pods: Mapping[str, Pod]) -> boo
     return any(pool.is_outdated(pods.get(name)) for pool in sets.values() if pool for name in pool.nodes())
 
 
+def _without(pools: Collection[str], of: Mapping[str, Value]) -> dict[str, Value]:
+    """What is of no node of these pools, by the names of nodes."""
+    return {name: one for name, one in of.items() if name.rpartition("-")[0] not in pools}
+
+
 def main() -> int:
     """Entry point."""
     with program("elastic") as log:
@@ -311,7 +329,7 @@ def main() -> int:
         elastic = os.environ.get("POOLS") != "none"
         pods = follow(kube.path("pods"), pod_of)
         sets = follow(f"/apis/apps/v1/namespaces/{kube.namespace}/statefulsets", fixed_pool_of)
-        pools = follow(kube.path("podtemplates"), pool_of)
+        pools = follow(kube.path("podtemplates"), pools_read(log))
         followed: list[Follower[Any]] = [pods, sets, *([pools] if elastic else [])]
         rounds = Rounds(
             nodes=Nodes(log), pods=Pods(kube, log), pools=pools.values, sets=sets.values, there=pods.values,

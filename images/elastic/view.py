@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -51,6 +51,8 @@ class Pool:
     uid: str = ""
     """Of the PodTemplate, whose pods go when it goes."""
     digest: str = ""
+    is_understood: bool = True
+    """Whether its settings are. Nothing is done about the nodes of one that was not yet."""
 
     @property
     def features(self) -> str:
@@ -214,10 +216,12 @@ def _trouble(status: Object) -> str:
     return " ".join(words.split())[:LONGEST_TROUBLE]
 
 
-def pool_of(item: Object) -> Pool:
-    """A pool of its PodTemplate. Raises ValueError, KeyError, TypeError: nothing is done until all are understood."""
+def pool_of(item: Object) -> Pool | None:
+    """A pool of its PodTemplate; None for one that is not ours. Raises ValueError, KeyError, TypeError."""
     metadata, template = item["metadata"], item["template"]
-    annotations = metadata["annotations"]
+    annotations = metadata.get("annotations") or {}
+    if SETTINGS not in annotations:
+        return None
     settings = json.loads(annotations[SETTINGS])
     canonical = json.dumps(template, sort_keys=True, separators=(",", ":"))
     return Pool(
@@ -230,6 +234,27 @@ def pool_of(item: Object) -> Pool:
         uid=metadata.get("uid", ""),
         digest=hashlib.sha256(canonical.encode()).hexdigest()[:16],
     )  # fmt: skip
+
+
+def pools_read(log: Callable[[str], None]) -> Callable[[Object], Pool | None]:
+    """`pool_of`; of one that is not understood, what it was before: the others are not to wait for it."""
+    known, logged = dict[str, Pool | None](), dict[str, str]()
+
+    def once(item: Object) -> Pool | None:
+        name = item["metadata"]["name"]
+        try:
+            known[name] = pool_of(item)
+            logged.pop(name, None)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            goes_on = "it goes on with the old ones" if name in known else "its nodes are left alone"
+            why = f"pool {name}: its settings are not understood, and {goes_on}: {error!r}"
+            if logged.get(name) != why:
+                log(why)
+            logged[name] = why
+        # Left out, the nodes of one that never was would be taken for nobody's.
+        return known.get(name, Pool(name=name, least=0, most=0, conf="", is_understood=False))
+
+    return once
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -236,7 +236,9 @@ def test_its_token_makes_the_pools_pods_alone_and_ends_workers_alone(
 ) -> None:
     kubectl, here = as_elastic(elastic, tmp_path), ("-n", elastic.namespace)
     (template,) = elastic.kubectl.items("podtemplate", "burst", *here)
-    right = dict(manifest(pool_of(template), "burst-99"))
+    pool = pool_of(template)
+    assert pool is not None
+    right = dict(manifest(pool, "burst-99"))
 
     def refusal(who: Kubectl, pod: Any) -> str:
         """Why the API server does not take it; nothing is made."""

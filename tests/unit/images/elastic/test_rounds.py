@@ -19,6 +19,7 @@ from images.elastic.decide import STUCK_SECONDS
 from images.elastic.nodes import AT_ONCE, Nodes, Pods, SlurmError
 from images.elastic.program import (
     QUICK_SECONDS,
+    ROLLED_SECONDS,
     ROLLING_SECONDS,
     USUAL_SECONDS,
     Rounds,
@@ -239,7 +240,7 @@ def test_pools_that_kubernetes_tells_of_while_slurm_answers_are_seen_and_not_tak
     world = World([node("gpu-0", "MIXED+CLOUD")])
     world.kubernetes.pods = {"gpu-0": Pod(name="gpu-0", pool="gpu", digest="new")}
     told, answer = world.rounds.pools(), world.runner.answers["scontrol show nodes"]
-    known: list[dict[str, Pool]] = [{}]
+    known: list[dict[str, Pool | None]] = [{}]
 
     def tells(argv: Sequence[str]) -> Result:
         known.append(dict(told))
@@ -248,6 +249,15 @@ def test_pools_that_kubernetes_tells_of_while_slurm_answers_are_seen_and_not_tak
     world.rounds.pools, world.rounds.synced = lambda: known[-1], lambda: len(known) > 1
     world.runner.answers["scontrol show nodes"] = tells
     assert world.done() == []
+
+
+def test_nodes_of_a_pool_that_was_never_understood_are_left_alone_and_all_others_go_on() -> None:
+    """Its nodes would be sent off, or no pool would get any pod."""
+    world = World([node("gpu-0", COMING), node("new-0", "IDLE+CLOUD"), node("new-1", OFF)])
+    world.kubernetes.pods = {"new-0": Pod(name="new-0", pool="new", digest="x")}
+    unread = Pool(name="new", least=0, most=0, conf="", is_understood=False)
+    world.rounds.pools = lambda: {"new": unread, "gpu": POOL}
+    assert world.done() == ["pods of gpu-0"]
 
 
 FIXED = FixedPool(name="cpu", size=3, revision="new", max_unavailable="1")
@@ -287,7 +297,7 @@ def test_a_drain_that_was_left_is_given_back_and_then_slurm_is_not_asked_any_mor
     world.seen = [cpus("IDLE", "IDLE", "IDLE")]
     for _ in range(2):
         world.runner.commands.clear()
-        assert world.rounds.look()[1] == USUAL_SECONDS
+        assert world.rounds.look()[1] == ROLLED_SECONDS
     assert world.runner.commands == [], "whatever happens to any pod"
     world.kubernetes.pods["cpu-2"] = Pod(name="cpu-2", pool="cpu", revision="old", is_ready=True)
     assert world.done() == [f"update nodename=cpu-2 state=drain reason={ROLLS}"]

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from images.common.command import Result
 from images.elastic.nodes import Nodes
-from images.elastic.view import SETTINGS, pod_of, pool_of, share
+from images.elastic.view import SETTINGS, pod_of, pool_of, pools_read, share
 from tests.fakes.commands import FakeRunner
 
 
@@ -36,17 +34,21 @@ def template(**more: object) -> dict[str, Any]:
     return {"metadata": {"name": "gpu", "annotations": {SETTINGS: json.dumps(said)}}, "template": {}}
 
 
-def test_a_pool_whose_settings_are_not_understood_is_none_of_fewer_nodes() -> None:
-    """They would be sent off."""
-    with pytest.raises(ValueError, match="few"):
-        pool_of(template(min="few"))
-    without = template()
-    without["metadata"].pop("annotations")
-    with pytest.raises(KeyError):
-        pool_of(without)
-
-
-def test_a_share_of_a_pool_is_one_node_at_least() -> None:
+def test_what_is_not_understood_any_more_keeps_its_old_value_and_what_never_was_is_known_as_such() -> None:
+    """As without its settings its nodes would be sent off."""
+    log = list[str]()
+    read = pools_read(log.append)
+    for _ in range(2):
+        new = read(template(min="few"))
+        assert new is not None
+        assert not new.is_understood
+    assert len(log) == 1, "told once"
+    log.clear()
+    good = read(template())
+    assert good is not None
+    assert read(template(max="many")) == good
+    assert read(template(min="few")) == good
+    assert len(log) == 2
     assert (share("a few", 40), share("11%", 40), share("3", 40)) == (1, 5, 3)
 
 
