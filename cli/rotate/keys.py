@@ -80,7 +80,8 @@ def _host_keys(rotation: Rotation, report: Report) -> str:
     if rotation.key.name == WORKER_HOST_KEY:  # the cluster's own pods know it by a file
         rotation.write("configmap", WORKER_HOST_KEY, {PUBLIC_KEY_FILE: key})
         rotation.touch(*ALL_PODS)
-    again = f"mount --bind {rotation.key.path} {HOST_KEY} && kill -HUP 1"
+    # What an earlier rotation has bound is away: kubelet has deleted it, and over that nothing can be mounted.
+    again = f"umount {HOST_KEY} 2>/dev/null; mount --bind {rotation.key.path} {HOST_KEY} && kill -HUP 1"
     with report.step("Telling sshd"):
         rotation.each(rotation.places(), lambda place: rotation.must(place, "sh", "-c", again))
     digest = hashlib.sha256(base64.b64decode(key.split()[1])).digest()

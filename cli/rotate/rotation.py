@@ -169,14 +169,15 @@ class Rotation:
         ]
 
     def refuse_missing(self, containers: Collection[str]) -> None:
-        """Raise Failure where one of these does not run, or does not answer: it would be left behind."""
-        found = [
-            place
-            for pod in self._pods()
-            if pod.get("status", {}).get("phase") == "Running"
-            for place in self._places_in(pod)
-            if place.container in containers
-        ]
+        """Raise Failure where one of these does not run, or does not answer, or leaves: it would be left behind."""
+        running = [pod for pod in self._pods() if pod.get("status", {}).get("phase") == "Running"]
+        found = [place for pod in running for place in self._places_in(pod) if place.container in containers]
+        going = {pod["metadata"]["name"] for pod in running if "deletionTimestamp" in pod["metadata"]}
+        if leaving := sorted(going & {place.pod for place in found}):  # kubelet changes no file of theirs any more
+            raise Failure(
+                f"these pods are leaving, and get no new key: {', '.join(leaving[:8])}",
+                hint="this has touched nothing. Run it again when the jobs on them have ended, or cancel these",
+            )
         answers = self.each(found, lambda place: self._run(place, "true") if place.id else 1)
         if silent := sorted({place.pod for place in found if answers[place] != 0}):
             raise Failure(

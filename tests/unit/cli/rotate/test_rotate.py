@@ -234,16 +234,26 @@ def test_a_database_that_ends_meanwhile_is_not_left_with_the_old_password(
     assert kubectl.restarted == [], "slurmdbd goes on with the password that the database has"
 
 
-@pytest.mark.parametrize("how", ["does not answer", "does not run"])
-def test_a_pod_that_would_be_left_behind_is_refused_before_anything_is_touched(kubectl: Cluster, how: str) -> None:
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ("does not answer", "do not run, or do not answer"),
+        ("does not run", "do not run, or do not answer"),
+        ("leaves", "are leaving, and get no new key"),
+    ],
+)
+def test_a_pod_that_would_be_left_behind_is_refused_before_anything_is_touched(
+    kubectl: Cluster, how: str, told: str
+) -> None:
+    (worker,) = [item for item in kubectl.items_there if item["metadata"]["name"] == "default-0"]
     if how == "does not answer":
         kubectl.silent.add("default-0")
+    elif how == "leaves":
+        worker["metadata"]["deletionTimestamp"] = "2026-11-30T14:00:00Z"
     else:
-        for item in kubectl.items_there:
-            if item["metadata"]["name"] == "default-0":
-                item["status"]["initContainerStatuses"][0]["state"] = {"terminated": {"exitCode": 1}}
+        worker["status"]["initContainerStatuses"][0]["state"] = {"terminated": {"exitCode": 1}}
     before = json.dumps(kubectl.items_there)
-    with pytest.raises(Failure, match="these pods do not run, or do not answer: default-0"):
+    with pytest.raises(Failure, match=f"these pods {told}: default-0"):
         run(kubectl, "munge")
     assert json.dumps(kubectl.items_there) == before
 
