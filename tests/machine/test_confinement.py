@@ -6,10 +6,11 @@ import copy
 import json
 import re
 from collections.abc import Iterator
-from shlex import quote
+from shlex import join, quote
 
 import pytest
 
+from images.jail.ssh_session import SRUN
 from tests.machine.conftest import one_version
 from tests.machine.slurm_machine import JAIL, SlurmMachine
 from tests.slurm.minimal import IN_JAIL, LONG_LINES
@@ -207,6 +208,8 @@ def test_a_new_configuration_reaches_slurmd_and_its_jobs_stay_confined(slurm: Sl
     says(slurm, job, "ready")
     assert slurm.run("scontrol reconfigure").returncode == 0
     slurm.wait_for_nodes(1, "MIXED")
+    by_ssh = slurm.run(as_user(join([*SRUN, f"--jobid={job}", "cat", "/proc/self/cgroup"])))
+    assert f"/job_{job}/step_" in by_ssh.stdout, by_ssh.stderr
     slurm.machine.run(f"touch {JAIL}/home/alice/go")
 
     assert f"job_{job}/" in wait_for(slurm, job, "COMPLETED") or "/step_batch/" in output(slurm, job)
