@@ -115,8 +115,8 @@ def test_a_node_that_is_lost_with_its_job_is_named(cluster: SlurmSandbox) -> Non
 
 def test_a_prolog_that_fails_is_named_though_the_job_waits_again(cluster: SlurmSandbox) -> None:
     job = submit(cluster, NO_PROLOG)
-    failed = f"job {job} of root waits: is tried again after an error: {NO_PROLOG}: [job {job}] prolog failed"
-    await_words(cluster, job, failed, f"{NO_PROLOG} drain+idle (Prolog error)")
+    failed = f"job {job} of root waits: is tried again after an error: {NO_PROLOG}: "
+    await_words(cluster, job, failed, "prolog failed", f"{NO_PROLOG} drain+idle (Prolog error)")
     assert "prolog failed" in logged(cluster, job)
 
 
