@@ -84,5 +84,6 @@ def _elastic(args: ElasticArgs) -> k8s.core.v1.ContainerArgs:
         ports=[k8s.core.v1.ContainerPortArgs(name="http", container_port=ELASTIC_PORT)],
         readiness_probe=pods.http_probe("/healthz", ELASTIC_PORT, period=10),
         volume_mounts=[*of_slurm, pods.token_mount()],
-        resources=pods.resources(cpu="20m", memory="64Mi"),
+        # A look at 5,000 nodes, and a thread for each of 500 jobs that wait.
+        resources=pods.resources(cpu="20m", memory="64Mi", memory_limit="1Gi"),
     )

@@ -9,6 +9,7 @@ template, when all is there that both wait for: in the second between them `elas
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -75,6 +76,16 @@ def hold_to_template(
     }
     wanted = pulumi.Output.from_input(template).apply(_wanted)
     return _policy(name, scope, f"{ELASTIC}.{pool}", rules, after, pool=pool, wanted=wanted)
+
+
+def digest_of(template: k8s.core.v1.PodTemplateSpecArgs) -> pulumi.Output[str]:
+    """Of what was applied: a newer Kubernetes may add to what it has, and no pod is to be made anew for that."""
+
+    def digest(known: k8s.core.v1.PodTemplateSpecArgs) -> str:
+        parts = [_plain(known.metadata), _plain(known.spec)]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+    return pulumi.Output.from_input(template).apply(digest)
 
 
 def _wanted(template: k8s.core.v1.PodTemplateSpecArgs) -> str:

@@ -11,7 +11,7 @@ import pulumi_kubernetes as k8s
 
 from components.clouds.base import Placement
 from components.configuration import Configuration
-from components.elastic_admission import hold_to_template
+from components.elastic_admission import digest_of, hold_to_template
 from components.health import Health
 from components.jail import Mount, container_mounts, mount_volumes, mounts_env
 from components.kit import pods, volumes, workloads
@@ -26,7 +26,15 @@ from config.sections.slurm import folded
 from config.sections.workers import WorkerPool as WorkerPoolConfig
 from slurm.elastic import mark, settings
 from slurm.health import SETTINGS_DIR
-from slurm.names import ELASTIC_SETTINGS, JAIL_DIR, JOB_METRICS_PORT, MAX_UNAVAILABLE, SLURMD_PORT, WORKER
+from slurm.names import (
+    ELASTIC_SETTINGS,
+    ELASTIC_TEMPLATE,
+    JAIL_DIR,
+    JOB_METRICS_PORT,
+    MAX_UNAVAILABLE,
+    SLURMD_PORT,
+    WORKER,
+)
 from slurm.rights import WITHOUT_JAIL, WITHOUT_SET_UP
 from slurm.sizing import extended_resources, node_document, shared_memory
 from slurm.users import EXTRAUSERS, FILES
@@ -111,7 +119,9 @@ class WorkerPool(pulumi.ComponentResource):
 
     def _create(self, name: str, args: WorkerPoolArgs) -> k8s.apps.v1.StatefulSet | k8s.core.v1.PodTemplate:
         pool, template = args.pool, _template(args)
-        kind = {ELASTIC_SETTINGS: settings(args.name, pool)} if pool.is_elastic else {"pulumi.com/waitFor": NO_AWAIT}
+        kind: dict[str, pulumi.Input[str]] = {"pulumi.com/waitFor": NO_AWAIT}
+        if pool.is_elastic:
+            kind = {ELASTIC_SETTINGS: settings(args.name, pool), ELASTIC_TEMPLATE: digest_of(template)}
         # It goes at once, and its pods stay until their jobs have ended. Where machines go with it, they are deleted
         # next, so the pods are waited for.
         deletion = {} if args.placement.machines else {"pulumi.com/deletionPropagationPolicy": "background"}

@@ -67,7 +67,4 @@ def _conf(name: str, pool: WorkerPool) -> str:
 
 def settings(name: str, pool: WorkerPool) -> str:
     """What the program `elastic` is told of a pool (images/elastic/view.py)."""
-    values: dict[str, int | str] = {"min": pool.least, "max": pool.most, "conf": _conf(name, pool)}
-    # For the `elastic` of before; the next release drops it.
-    values["resume_timeout"] = span_seconds(pool.resume_timeout)
-    return json.dumps(values, sort_keys=True)
+    return json.dumps({"min": pool.least, "max": pool.most, "conf": _conf(name, pool)}, sort_keys=True)

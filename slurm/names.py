@@ -61,6 +61,9 @@ POOL_LABEL = "slurmstack/pool"
 ELASTIC_SETTINGS = "slurmstack/elastic"
 """Annotation of an elastic pool's PodTemplate: what the program is told of the pool."""
 
+ELASTIC_TEMPLATE = "slurmstack/template"
+"""Another one: the digest of the template. A pod of the pool that has another one in its label is made anew."""
+
 CONTROL = "control"
 """What is first where machines have no room for all (components/cluster.py)."""
 

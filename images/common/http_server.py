@@ -26,7 +26,7 @@ class Answer:
 class Server(ThreadingHTTPServer):
     """A thread for each connection."""
 
-    request_queue_size = 128
+    request_queue_size = 1024  # all jobs of an array may ask at once
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing: a client that went away is no matter of the log."""

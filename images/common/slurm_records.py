@@ -34,6 +34,10 @@ _REASON: Final = re.compile(r"\sReason=(\S+)")
 
 _KEY: Final = re.compile(r"(?:^| )([A-Za-z]+)=")
 
+_LONGEST_NUMBER: Final = 9
+_MOST_NODES: Final = 65_536
+"""In one range of Slurm's own lists (MAX_RANGE, hostlist.c)."""
+
 MARK: Final = "elastic"
 """Key of the `Extra` of an elastic node: a digest of what its record was made with."""
 
@@ -329,7 +333,7 @@ def _whole(value: object) -> int:
 
 
 def expand(hosts: str) -> tuple[str, ...]:
-    """Names in a host list such as `gpu-[0-3,7],cpu-0`, each once."""
+    """Names in a host list such as `gpu-[0-3,7],cpu-0`, each once. Raises ValueError for more than Slurm ever has."""
     names: set[str] = set()  # a user's list may name each node thousands of times
     for part in re.findall(r"[^,\[]+(?:\[[^\]]*\])?", hosts):
         prefix, _, inside = part.strip(",").partition("[")
@@ -340,6 +344,8 @@ def expand(hosts: str) -> tuple[str, ...]:
 def _numbers(ranges: str) -> Iterable[str]:
     for item in ranges.split(","):
         first, _, last = item.partition("-")
+        if max(len(first), len(last)) > _LONGEST_NUMBER or int(last or first) - int(first) > _MOST_NODES:
+            raise ValueError(f"no nodes of a cluster: {item[:20]}")  # anybody may write a list that takes all memory
         for number in range(int(first), int(last or first) + 1):
             yield str(number).zfill(len(first))
 

@@ -1,4 +1,4 @@
-"""What is to be done about elastic pools, and about fixed ones that get new pods. Nothing here asks or changes.
+"""What is to be done about elastic pools. Nothing here asks or changes.
 
 Each look sees all nodes and pods anew, and decides by what it sees: a restart of this program or of slurmctld, or a
 call of ResumeProgram that came twice or never, changes nothing. What a node is to Slurm and what its pod is can differ
@@ -28,9 +28,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from images.common.slurm_node import ELASTIC, ROLLS, STAYS_LEAVING, TOPOLOGY_REASON
+from images.common.slurm_node import ELASTIC, STAYS_LEAVING, TOPOLOGY_REASON
 from images.elastic.starts import Closed
-from images.elastic.view import SLURM, FixedPool, Node, Pod, Pool, share
+from images.elastic.view import SLURM, Node, Pod, Pool, share
 
 GONE: Final = f"{ELASTIC} its pod is gone"
 LEAVES: Final = f"{ELASTIC} leaves the pool"
@@ -70,20 +70,19 @@ class View:
 class Plan:
     """What is to be done, each by the names of nodes."""
 
-    create: dict[str, list[str]] = field(default_factory=dict)
-    """Records to make, by pool."""
-    place: dict[str, list[str]] = field(default_factory=dict)
-    """New records that partitions may find, by pool."""
+    make: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    """(what, pool) -> nodes. `create`: records; `place`: new records, to be found by partitions; `renew`: records, to
+    be deleted and made anew at once, unless a pending job asks for them by name; `start`: pods."""
     delete: list[str] = field(default_factory=list)
     """Records to delete, unless a pending job asks for them by name."""
-    renew: dict[str, list[str]] = field(default_factory=dict)
-    """The same, to be made anew at once, by pool."""
-    start: dict[str, list[str]] = field(default_factory=dict)
-    """Pods to make, by pool."""
     end: dict[str, Pod] = field(default_factory=dict)
     """Pods to end, each after its jobs."""
     update: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     """(state, reason) -> nodes whose record is changed."""
+
+    def add(self, what: str, pool: Pool, node: str) -> None:
+        """Make something."""
+        self.make.setdefault((what, pool.name), []).append(node)
 
     def change(self, node: str, state: str, reason: str = "") -> None:
         """Update a record."""
@@ -120,13 +119,13 @@ def _about(plan: Plan, view: View, pool: Pool, name: str) -> None:
         if not comes or view.now - pod.made_at >= RETRY_SECONDS:
             _end(plan, pod)
     elif node is None and pod is None:
-        plan.create.setdefault(pool.name, []).append(name)
+        plan.add("create", pool, name)
     elif node is None or not node.is_cloud:
         # Its record was deleted under it, and slurmd may have made one that Slurm does not start and end.
         _end(plan, pod)
     elif comes:
         if pod is None:
-            plan.start.setdefault(pool.name, []).append(name)
+            plan.add("start", pool, name)
     elif node.is_off:
         _about_one_that_is_off(plan, pool, node, pod)
     elif pod is None:
@@ -137,12 +136,12 @@ def _about_one_that_is_off(plan: Plan, pool: Pool, node: Node, pod: Pod | None) 
     _end(plan, pod)
     if pool.features and not node.features:
         if "POWER_DOWN" not in node.states:  # which would lift the drain
-            plan.place.setdefault(pool.name, []).append(node.name)
+            plan.add("place", pool, node.name)
     elif node.is_powered_down and node.is_silent and node.is_free:
         # What is resumed counts as silent until it is heard, and slurmctld's next start would give it no job.
         plan.change(node.name, "power_down")
     elif pod is None and node.is_powered_down and node.mark != pool.mark and _may_go(pool, node):
-        plan.renew.setdefault(pool.name, []).append(node.name)
+        plan.add("renew", pool, node.name)
 
 
 def _may_go(pool: Pool, node: Node) -> bool:
@@ -235,7 +234,7 @@ def _outdated(view: View, pool: Pool, nodes: Iterable[Node]) -> Iterable[Node]:
 
 def _keep_enough(plan: Plan, pool: Pool, nodes: Iterable[Node], closed: Collection[str], there: int) -> None:
     """Power up nodes until `min` are up or coming."""
-    barred = {*plan.renew.get(pool.name, ()), *closed}
+    barred = {*plan.make.get(("renew", pool.name), ()), *closed}
     off = [node for node in nodes if node.is_powered_down and node.is_free and node.name not in barred]
     free = [node for node in off if not node.is_reserved]  # which no ordinary job may use
     for node in free[: max(0, pool.least - there)]:
@@ -261,60 +260,3 @@ def _take_out(plan: Plan, view: View, node: Node) -> None:
         plan.change(node.name, "power_down" if node.is_down or node.is_coming else "down", GONE)
     elif not node.goes_down:
         plan.change(node.name, "power_down_asap", LEAVES)
-
-
-def roll(plan: Plan, view: View, pool: FixedPool) -> None:
-    """Add what is to be done about a fixed pool, whose nodes get new pods as they fall idle.
-
-    Its StatefulSet replaces no pod by itself (`OnDelete`). What has a pod of an older revision gets a new one here:
-
-    broken   it is not ready, and Slurm does not have its node: at once, for it is of no use. So a version that does
-             not start is left again as soon as another one is applied
-    idle     drained, so that no job gets it, and then its pod is ended
-    busy     where no node is idle: drained, those first whose jobs end soonest, and its pod is ended when they have
-             ended. However long that takes: no job ends for it
-
-    At most `max_unavailable` nodes of a pool at once. All that are away count, for whatever reason, and so do new pods
-    that do not become ready: a version that does not start takes so many nodes and no more. A node that is no longer
-    wanted for it, as another one has fallen idle before or the template is the old one again, gives its drain back; a
-    drain of somebody else stays. The reasons are the memory of it: a restart of this program finds them in Slurm.
-    """
-    nodes, pods, ends = view.nodes, view.pods, view.ends
-    old = {name: pods[name] for name in pool.nodes() if pool.is_outdated(pods.get(name))}
-    away = [name for name in pool.nodes() if name not in pods or pods[name].is_leaving]
-    failing = [name for name in pool.nodes() if name not in {*old, *away} and not _is_well(pods[name], nodes.get(name))]
-    # One that Slurm hears is well, whatever kubelets say when their machines hang.
-    broken = [name for name, pod in old.items() if not pod.is_ready and (name not in nodes or nodes[name].is_down)]
-    allowed = share(pool.max_unavailable, pool.size) - len(away) - len(failing) - len(broken)
-
-    def turn(name: str) -> tuple[bool, bool, bool, float, int]:
-        node, number = nodes.get(name), int(name.rpartition("-")[2])
-        if node is None or node.is_down:
-            return False, False, False, 0.0, number
-        end = 0.0 if node.is_idle else ends.get(name, math.inf)
-        return not node.is_idle, node.is_planned, not drained_for_it(node), end, number
-
-    chosen = [*broken, *sorted(old.keys() - set(broken), key=turn)[: max(0, allowed)]]
-    for name in chosen:
-        node = nodes.get(name)
-        if node is not None and not (node.is_drained or node.is_down):
-            plan.change(name, "drain", ROLLS)
-        elif node is None or node.is_down or node.is_idle:
-            plan.end[name] = old[name]
-    for name in pool.nodes():  # a pod that leaves, or comes, lifts the drain itself
-        node, pod = nodes.get(name), pods.get(name)
-        stays = pod is not None and pod.is_ready and not pod.is_leaving and name not in chosen
-        if stays and node is not None and drained_for_it(node) and not node.is_down:
-            plan.change(name, "resume")
-
-
-def drained_for_it(node: Node) -> bool:
-    """Whether a node is drained for its new pod."""
-    return node.is_drained and node.reason.startswith(ROLLS)
-
-
-def _is_well(pod: Pod, node: Node | None) -> bool:
-    """Whether a new pod is ready, and Slurm has its node. What an administrator has set down is nobody's fault."""
-    if not pod.is_ready or node is None:
-        return False
-    return node.is_set_down or not (node.is_down or node.is_silent)

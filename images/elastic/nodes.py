@@ -17,6 +17,7 @@ from images.common.slurm_node import (
     ELASTIC_PARTITION,
     TOPOLOGY_REASON,
     WANTED_NODES,
+    ControllerUnreachableError,
     shows_switch_tree,
     wanted_nodes,
 )
@@ -36,10 +37,6 @@ SUBDOMAIN: Final = "nodes"
 Item = TypeVar("Item")
 
 
-class SlurmError(Exception):
-    """slurmctld did not answer."""
-
-
 class Nodes:
     """All commands about nodes. A change returns why it was refused, or nothing."""
 
@@ -48,38 +45,32 @@ class Nodes:
         self._runner = runner
 
     def read(self) -> dict[str, Node]:
-        """All records but an administrator's own, by name. Raises SlurmError."""
+        """All records but an administrator's own, by name. Raises ControllerUnreachableError."""
         output = self._ask("scontrol", "show", "nodes", "--all", "--json")
         if output.startswith("No nodes"):
             return {}
         try:
             return {node.name: node for node in node_records(output, Node) if _OF_US.fullmatch(node.name)}
         except NotUnderstoodError as error:
-            raise SlurmError(str(error)) from error
+            raise ControllerUnreachableError(str(error)) from error
 
     def ends(self) -> dict[str, float]:
-        """Node -> when its jobs end at the latest, in seconds since 1970. Raises SlurmError."""
+        """Node -> when its jobs end at the latest, in seconds since 1970. Raises ControllerUnreachableError."""
         question, found = JobList("end", "node_list"), dict[str, float]()
         try:
             for job in question.read(self._ask(*question.command, "--states=running", env=ENVIRONMENT)):
                 for name in job.nodes:
                     found[name] = max(found.get(name, 0.0), math.inf if job.end is None else job.end)
         except NotUnderstoodError as error:
-            raise SlurmError(str(error)) from error
+            raise ControllerUnreachableError(str(error)) from error
         return found
 
     def create(self, pool: Pool, names: Collection[str]) -> str:
-        """Make records of nodes that are powered down.
+        """Make records of nodes that are powered down. Raises ControllerUnreachableError.
 
-        The configuration agent deletes records of pools that are not in the configuration: that is older than the pool,
-        or Slurm has rejected the newer one.
-
-        Where a record was deleted before, 24.11 gives its place to a new one, and no job may have that: who deletes
-        clears a bit (`share_node_bitmap`) that a node gets back when it is powered down by force.
-
-        Where there is a switch tree, they get their features, by which partitions find them, with `place`: a record
-        cannot be made drained, and a job that tries a node that is in no switch is put aside for good. Raises
-        SlurmError.
+        None where slurmctld does not have the pool's partition: the configuration agent would delete it. 24.11 gives it
+        the place of a deleted one, which no job may have before a power_down_force (`share_node_bitmap`). Where there
+        is a switch tree, it gets its features, by which partitions find it, with `place`.
         """
         hosts, conf, partition = compress(names), pool.conf.split(), f"{ELASTIC_PARTITION}{pool.name}"
         if self._change("show", "partition", partition):
@@ -92,13 +83,16 @@ class Nodes:
         )
 
     def place(self, pool: Pool, names: Collection[str]) -> str:
-        """Let new records be found, drained until the configuration agent has put them into the switch tree."""
+        """Let new records be found, drained until the configuration agent has put them into the switch tree.
+
+        A job that tries a node that is in no switch is put aside for good, and no record can be made drained.
+        """
         hosts = compress(names)
         how = ("state=drain", f"reason={TOPOLOGY_REASON}", f"features={pool.features}")
         return self._change("update", f"nodename={hosts}", *how, done=f"{hosts}: wait for the switch tree")
 
     def wanted(self) -> frozenset[str]:
-        """Nodes that a pending job asks for by name: their records have to stay. Raises SlurmError."""
+        """Nodes that a pending job asks for by name: their records have to stay. Raises ControllerUnreachableError."""
         return wanted_nodes(self._ask(*WANTED_NODES))
 
     def delete(self, names: Iterable[str]) -> str:
@@ -115,7 +109,7 @@ class Nodes:
     def _ask(self, *argv: str, env: Mapping[str, str] | None = None) -> str:
         done = self._runner(argv, timeout=TIMEOUT_SECONDS, env={**os.environ, **env} if env else None)
         if not done.ok:
-            raise SlurmError(done.message)
+            raise ControllerUnreachableError(done.message)
         return done.stdout
 
     def _change(self, *argv: str, done: str = "") -> str:
@@ -132,9 +126,12 @@ class Pods:
         self._kube = kube
         self._log = log
 
-    def there(self) -> frozenset[str]:
-        """Names of the pods that the API server has now, whatever a watch has told of them. Raises KubeError."""
-        return frozenset(item["metadata"]["name"] for item in self._kube.list_workers())
+    def there(self) -> frozenset[str] | None:
+        """Names of the pods that the API server has now, whatever a watch has told; None: it does not answer."""
+        try:
+            return frozenset(item["metadata"]["name"] for item in self._kube.list_workers())
+        except KubeError:
+            return None  # which who follows the pods logs
 
     def start(self, pool: Pool, names: Collection[str]) -> str:
         """Make the pods of these nodes; why Kubernetes refuses one, or empty."""

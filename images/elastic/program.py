@@ -13,7 +13,6 @@ of statefulsets. For elastic pools: `create` of pods; `list`, `watch` of podtemp
 from __future__ import annotations
 
 import os
-import re
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -21,18 +20,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, NoReturn, TypeVar
-from urllib.parse import parse_qs, urlsplit
 
-from images.common import http_server
-from images.common.kubernetes import WORKER_PODS, Follower, Kube, KubeError, Object, own_namespace
+from images.common.http_server import Answer, start_server
+from images.common.kubernetes import WORKER_PODS, Follower, Kube, Object, own_namespace
 from images.common.process import RefusedError, end_with_threads, program
-from images.common.slurm_node import ROLLS
+from images.common.slurm_node import ROLLS, ControllerUnreachableError
 from images.common.slurm_records import expand
 from images.common.wait import Clock, Reminder
-from images.elastic.decide import Plan, View, decide, drained_for_it, roll
-from images.elastic.nodes import TIMEOUT_SECONDS, Nodes, Pods, SlurmError
+from images.elastic.decide import Plan, View, decide
+from images.elastic.nodes import TIMEOUT_SECONDS, Nodes, Pods
+from images.elastic.rolls import FixedPool, drained_for_it, fixed_pool_of, is_needed, roll
 from images.elastic.starts import Starts
-from images.elastic.view import LONGEST_TROUBLE, FixedPool, Node, Pod, Pool, fixed_pool_of, pod_of, pools_read
+from images.elastic.view import LONGEST_TROUBLE, Node, Pod, Pool, pod_of, pool_of
 
 QUICK_SECONDS: Final = 0.5
 """Between two looks at least, whoever asks for one; and while nodes come, as jobs wait for the one that sees them."""
@@ -41,9 +40,7 @@ SHARE: Final = 4.0
 ROLLING_SECONDS: Final = 2.0
 """While nodes of fixed pools are waited for, or slurmctld or the API server is."""
 USUAL_SECONDS: Final = 10.0
-"""While nothing happens to elastic pools. Who starts or ends nodes has us look at once."""
-ROLLED_SECONDS: Final = 60.0
-"""Where there are no elastic pools, and all pods are new: then only Kubernetes is looked at, whose events wake us."""
+"""While nothing happens. Who starts or ends nodes has us look at once."""
 LONGEST_REFUSAL_SECONDS: Final = 30.0
 """Between two tries of what is refused (a quota, an admission, a record that Slurm does not let go)."""
 
@@ -55,10 +52,6 @@ one of Slurm's commands, or Kubernetes, is slow takes less."""
 MOST_WAITING: Final = 500
 """Jobs that are told at once when their nodes are there. A job beyond them starts when Slurm itself looks, up to half a
 minute later: an array of thousands on a few nodes must not take thousands of threads."""
-
-_MOST_NODES: Final = 65536
-_NO_POOL_S: Final = re.compile(r"[^\d,-]|\d{6}")
-"""In the brackets of a host list: a pool has 5,000 nodes at most."""
 
 Value = TypeVar("Value")
 
@@ -95,54 +88,29 @@ class Ready:
                     return False
 
 
-def is_short(hosts: str) -> bool:
-    """Whether a host list has no more nodes than there can be: who asks for a billion wants to see the memory full."""
-    inside = ",".join(re.findall(r"\[([^\]]*)", hosts))
-    spans = (abs(int(last) - int(first)) for first, last in re.findall(r"(\d+)-(\d+)", inside))
-    return not _NO_POOL_S.search(inside) and sum(spans) < _MOST_NODES
-
-
-class Server(http_server.Server):
-    """Where slurmctld's programs ask. One thread for each job that waits for its nodes.
+def answers(ready: Ready, wake: Callable[[], None]) -> Callable[[str], Answer]:
+    """What slurmctld's programs ask: `/ready/LIST`, until these nodes are up or one will not be; `/look`: have a look.
 
     Nobody needs to prove who he is: a look changes nothing that the next one would not, and whether nodes are up
     everybody sees in sinfo.
     """
-
-    request_queue_size = 1024
-
-
-def start_server(ready: Ready, wake: Callable[[], None], port: int = PORT) -> http_server.Server:
-    """Answer in the background. The caller may `shutdown()` it."""
     slots = threading.BoundedSemaphore(MOST_WAITING)
 
-    class Handler(http_server.Handler):
-        def do_GET(self) -> None:  # noqa: N802
-            """`/ready?nodes=LIST`: answered when these nodes are up, or one of them will not be."""
-            url = urlsplit(self.path)
-            hosts = parse_qs(url.query).get("nodes", [""])[0]
-            if url.path == "/healthz":
-                self._answer(HTTPStatus.OK, "fine\n")
-            elif url.path != "/ready" or not hosts or not is_short(hosts):
-                self._answer(HTTPStatus.NOT_FOUND, "")
-            elif not slots.acquire(blocking=False):
-                self._answer(HTTPStatus.SERVICE_UNAVAILABLE, "too many wait\n")
-            else:
-                try:
-                    there = ready.wait(frozenset(expand(hosts)), wake)
-                finally:
-                    slots.release()
-                self._answer(HTTPStatus.OK if there else HTTPStatus.GONE, "ready\n" if there else "not there\n")
-
-        def do_POST(self) -> None:  # noqa: N802
-            """`/look`: something has changed."""
+    def answer(path: str) -> Answer:
+        _, what, *hosts = path.split("/")
+        if what == "look":
             wake()
-            self._answer(HTTPStatus.OK, "")
+        elif what == "ready" and hosts:
+            if not slots.acquire(blocking=False):
+                return Answer("text/plain", "too many wait\n", HTTPStatus.SERVICE_UNAVAILABLE)
+            try:
+                there = ready.wait(frozenset(expand(hosts[0])), wake)
+            finally:
+                slots.release()
+            return Answer("text/plain", "", HTTPStatus.OK if there else HTTPStatus.GONE)
+        return Answer("text/plain", "", HTTPStatus.OK if what in {"look", "healthz"} else HTTPStatus.NOT_FOUND)
 
-        def _answer(self, status: HTTPStatus, text: str) -> None:
-            self.send(http_server.Answer("text/plain", text, status))
-
-    return http_server.serve(Server(("", port), Handler))
+    return answer
 
 
 @dataclass(kw_only=True)
@@ -151,7 +119,7 @@ class Rounds:
 
     nodes: Nodes
     pods: Pods
-    pools: Callable[[], Mapping[str, Pool | None]]
+    pools: Callable[[], Mapping[str, Pool]]
     sets: Callable[[], Mapping[str, FixedPool | None]]
     there: Callable[[], Mapping[str, Pod]]
     synced: Callable[[], bool]
@@ -180,16 +148,19 @@ class Rounds:
             try:
                 rest, pause = self.look()
                 reminder = Reminder(self.log, clock)
-            except SlurmError as error:
+            except ControllerUnreachableError as error:
                 reminder.waiting(f"slurmctld: {error}")
                 rest = pause = ROLLING_SECONDS
             time.sleep(rest)
             wake.wait(pause - rest)
 
     def look(self) -> tuple[float, float]:
-        """One look; seconds until the next one at the earliest, and where nobody asks. Raises SlurmError."""
-        if not (self.elastic or self._owes or _rolls(self.sets(), self.there())):
-            return QUICK_SECONDS, ROLLED_SECONDS
+        """One look; seconds until the next one at the earliest, and where nobody asks.
+
+        Raises ControllerUnreachableError.
+        """
+        if not (self.elastic or self._owes or is_needed(self.sets(), self.there())):
+            return QUICK_SECONDS, USUAL_SECONDS
         began = self.steady()
         nodes = self.nodes.read()
         self.ready.put(nodes)
@@ -197,25 +168,23 @@ class Rounds:
         if not self.synced():
             return rest, max(rest, ROLLING_SECONDS)
         # Only now: before Kubernetes has told all, it would look as if there were no pools.
-        pods, now = self.there(), self.now()
-        ours = [pool for pool in self.pools().values() if pool is not None]
-        pools = {pool.name: pool for pool in ours if pool.is_understood}
-        unread = {pool.name for pool in ours if not pool.is_understood}
-        nodes, pods = _without(unread, nodes), _without(unread, pods)
-        sets = self.sets()
-        rolling = _rolls(sets, pods)
+        now, sets, pods = self.now(), self.sets(), self.there()
+        known = self.pools()
+        pools = {name: pool for name, pool in known.items() if pool.is_understood}
+        nodes, pods = _without(known.keys() - pools.keys(), nodes), _without(known.keys() - pools.keys(), pods)
+        rolling = is_needed(sets, pods)
         old = any(pod.pool in pools and pod.digest not in {"", pools[pod.pool].digest} for pod in pods.values())
-        ends = self.nodes.ends() if rolling or old else {}
         self._starts.see(nodes, now)
+        ends = self.nodes.ends() if rolling or old else {}
         view = View(pools=pools, nodes=nodes, pods=pods, now=now, ends=ends, off=self._starts.off)
         plan = self._elastic_plan(view) if self.elastic else Plan()
         for fixed in sets.values():
             if fixed is not None:
                 roll(plan, view, fixed)
         self._owes = rolling or any(drained_for_it(node) for node in nodes.values())
-        usual = ROLLING_SECONDS if self._owes else USUAL_SECONDS if self.elastic else ROLLED_SECONDS
         moves = self.elastic and any(node.is_moving for node in nodes.values())
-        return rest, rest if self._do(plan, pools) or moves else max(rest, usual)
+        hurries = self._do(plan, pools) or moves
+        return rest, max(rest, 0.0 if hurries else ROLLING_SECONDS if self._owes else USUAL_SECONDS)
 
     def _elastic_plan(self, view: View) -> Plan:
         for name, pool in view.pools.items():
@@ -228,26 +197,31 @@ class Rounds:
 
         Whether anything was done.
         """
-        right, done, gone = self._checked(plan.update), list[bool](), set[str]()
-        for is_later in (False, True):  # what was asked a moment ago does not wait for what takes long
-            gone = self._delete_records(plan, pools) if is_later else gone
-            for (state, reason), names in sorted(right.items(), key=lambda item: item[0][0] != "drain"):
-                left = [name for name in names if name not in gone]
-                if left and (state not in {"drain", "down"}) == is_later:
-                    done.append(self._try(f"{state} {reason}", partial(self.nodes.update, left, state, reason)))
+        right = self._checked(plan.update)
+        done = [
+            self._update(change, right.pop(change))
+            for change in sorted(right, reverse=True)
+            if change[0] in {"drain", "down"}
+        ]
+        # Before a drain is lifted: the record that comes may have other CPUs, memory and GPUs.
+        gone = self._delete_records(plan, pools)
+        done += [self._update(change, [name for name in of if name not in gone]) for change, of in right.items()]
         makes = {"create": self.nodes.create, "place": self.nodes.place, "start": self.pods.start}
-        for what, wanted in (("create", plan.create), ("place", plan.place), ("start", plan.start)):
-            for pool, names in wanted.items():
-                done.append(self._try(f"{what} {pool}", partial(makes[what], pools[pool], names)))
+        for (what, pool), of in sorted(plan.make.items()):
+            if what in makes:
+                done.append(self._try(f"{what} {pool}", partial(makes[what], pools[pool], of)))
         if plan.end:
             done.append(self._try("end", partial(self.pods.end, [*plan.end.values()])))
         return any(done) or bool(gone)
+
+    def _update(self, change: tuple[str, str], names: Collection[str]) -> bool:
+        return bool(names) and self._try(" ".join(change), partial(self.nodes.update, names, *change))
 
     def _checked(self, changes: Mapping[tuple[str, str], list[str]]) -> dict[tuple[str, str], list[str]]:
         """Changes; of those that would end jobs, for the nodes for which they are right at this very moment."""
         states = {state for state, _ in changes}
         now = self.nodes.read() if "drain" in states else {}
-        there = self._pods_there() if "down" in states else None
+        there = self.pods.there() if "down" in states else None
 
         def is_right(state: str, reason: str, name: str) -> bool:
             if state == "down":
@@ -261,26 +235,15 @@ class Rounds:
 
         return {change: [name for name in names if is_right(*change, name)] for change, names in changes.items()}
 
-    def _pods_there(self) -> Collection[str] | None:
-        """Pods that the API server has at this very moment; None: it does not answer."""
-        try:
-            there = self.pods.there()
-        except KubeError as error:
-            self._try("ask for pods", partial(str, f"cannot ask whether pods are gone: {error}"))
-            return None
-        self._refused.pop("ask for pods", None)
-        return there
-
     def _delete_records(self, plan: Plan, pools: Mapping[str, Pool]) -> set[str]:
         """Delete records, and make those anew that are of older resources; which are gone.
 
-        Before a drain is lifted: the record that comes may have other CPUs, memory and GPUs. In two halves: a pool
-        without any record would have sbatch refuse what needs it.
+        In two halves: a pool without any record would have sbatch refuse what needs it.
         """
-        wanted = self.nodes.wanted() if plan.delete or plan.renew else frozenset()
-        halves = [(pool, part) for pool, of in plan.renew.items() for part in (of[::2], of[1::2])]
+        renewed = [(pool, of) for (what, pool), of in plan.make.items() if what == "renew"]
+        wanted = self.nodes.wanted() if plan.delete or renewed else frozenset()
         gone = set[str]()
-        for pool, names in [("", plan.delete), *halves]:
+        for pool, names in [("", plan.delete), *((pool, half) for pool, of in renewed for half in (of[::2], of[1::2]))]:
             left = [name for name in names if name not in wanted]
             if left and self._try(f"delete {pool}", partial(self.nodes.delete, left)):
                 gone.update(left)
@@ -304,11 +267,6 @@ class Rounds:
         return False
 
 
-def _rolls(sets: Mapping[str, FixedPool | None], pods: Mapping[str, Pod]) -> bool:
-    """Whether a node of a fixed pool is to get a new pod."""
-    return any(pool.is_outdated(pods.get(name)) for pool in sets.values() if pool for name in pool.nodes())
-
-
 def _without(pools: Collection[str], of: Mapping[str, Value]) -> dict[str, Value]:
     """What is of no node of these pools, by the names of nodes."""
     return {name: one for name, one in of.items() if name.rpartition("-")[0] not in pools}
@@ -329,7 +287,7 @@ def main() -> int:
         elastic = os.environ.get("POOLS") != "none"
         pods = follow(kube.path("pods"), pod_of)
         sets = follow(f"/apis/apps/v1/namespaces/{kube.namespace}/statefulsets", fixed_pool_of)
-        pools = follow(kube.path("podtemplates"), pools_read(log))
+        pools = follow(kube.path("podtemplates"), partial(pool_of, log=log))
         followed: list[Follower[Any]] = [pods, sets, *([pools] if elastic else [])]
         rounds = Rounds(
             nodes=Nodes(log), pods=Pods(kube, log), pools=pools.values, sets=sets.values, there=pods.values,
@@ -337,5 +295,5 @@ def main() -> int:
         )  # fmt: skip
         for one in followed:
             one.start()
-        start_server(rounds.ready, wake.set)
+        start_server(answers(rounds.ready, wake.set), PORT)
         rounds.keep_looking(wake)

@@ -63,7 +63,7 @@ class Starts:
 
     def __init__(self, now: float) -> None:
         self._since = now
-        self._coming: set[str] = set()
+        self._before: Mapping[str, Node] = {}
         self._began: dict[str, float] = {}
         self._came: dict[str, float] = {}
         self._failed: dict[str, float] = {}
@@ -72,7 +72,6 @@ class Starts:
         """In a row, by pool."""
         self._late: dict[str, int] = {}
         """In a row, by node."""
-        self._going: set[str] = set()
         self._drained: dict[str, str] = {}
         """Nodes that somebody has drained while they were to go down for us or Slurm -> why."""
         self.off: Mapping[str, float] = {}
@@ -80,20 +79,20 @@ class Starts:
 
     def see(self, nodes: Mapping[str, Node], now: float) -> None:
         """Take note of who is coming, who has come, and who is drained on the way down."""
-        for node in nodes.values():
-            if node.goes_down and node.is_others and node.name in self._going:
-                self._drained[node.name] = node.reason
+        for name, node in nodes.items():
+            before = self._before.get(name, node)
+            if node.goes_down and node.is_others and before.goes_down and not before.is_others:
+                self._drained[name] = node.reason
             elif node.is_up and not node.goes_down:
-                self._drained.pop(node.name, None)
-            if node.is_coming and node.name not in self._coming:
-                self._began[node.name] = now
-                self._came.pop(node.name, None)
-            elif node.is_up and node.name in self._coming:
-                self._came[node.name] = now
-                self._late.pop(node.name, None)
-        self._coming = {node.name for node in nodes.values() if node.is_coming}
+                self._drained.pop(name, None)
+            if node.is_coming and not (before.is_coming and name in self._began):
+                self._began[name] = now
+                self._came.pop(name, None)
+            elif node.is_up and before.is_coming:
+                self._came[name] = now
+                self._late.pop(name, None)
         self.off = {node.name: self.off.get(node.name, now) for node in nodes.values() if node.is_off}
-        self._going = {node.name for node in nodes.values() if node.goes_down and not node.is_others}
+        self._before = nodes
 
     def judge(
         self, pool: str, nodes: Sequence[Node], pods: Mapping[str, Pod], now: float, *, refused: str = ""

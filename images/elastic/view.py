@@ -21,7 +21,7 @@ MAX_UNAVAILABLE: Final = "slurmstack/max-unavailable"
 """Annotation of a pool's StatefulSet or PodTemplate: how many nodes may be away at once for new pods."""
 
 TEMPLATE: Final = "slurmstack/template"
-"""Label of a pod: the digest of the template that it was made from."""
+"""The digest of a template, as it was applied: annotation of the PodTemplate, label of the pods made from it."""
 
 SLURM: Final = "slurm"
 """Who sets slurmctld's own reasons."""
@@ -52,7 +52,7 @@ class Pool:
     """Of the PodTemplate, whose pods go when it goes."""
     digest: str = ""
     is_understood: bool = True
-    """Whether its settings are. Nothing is done about the nodes of one that was not yet."""
+    """Whether its settings are. Nothing is done about the nodes of one that is not."""
 
     @property
     def features(self) -> str:
@@ -216,83 +216,25 @@ def _trouble(status: Object) -> str:
     return " ".join(words.split())[:LONGEST_TROUBLE]
 
 
-def pool_of(item: Object) -> Pool | None:
-    """A pool of its PodTemplate; None for one that is not ours. Raises ValueError, KeyError, TypeError."""
-    metadata, template = item["metadata"], item["template"]
+def pool_of(item: Object, log: Callable[[str], None] = print) -> Pool:
+    """A pool of its PodTemplate. One that somebody has written into is left alone: without it, its nodes would go."""
+    metadata = item["metadata"]
     annotations = metadata.get("annotations") or {}
-    if SETTINGS not in annotations:
-        return None
-    settings = json.loads(annotations[SETTINGS])
-    canonical = json.dumps(template, sort_keys=True, separators=(",", ":"))
-    return Pool(
-        name=metadata["name"],
-        least=int(settings["min"]),
-        most=int(settings["max"]),
-        conf=str(settings["conf"]),
-        max_unavailable=str(annotations.get(MAX_UNAVAILABLE, "10%")),
-        template=template,
-        uid=metadata.get("uid", ""),
-        digest=hashlib.sha256(canonical.encode()).hexdigest()[:16],
-    )  # fmt: skip
-
-
-def pools_read(log: Callable[[str], None]) -> Callable[[Object], Pool | None]:
-    """`pool_of`; of one that is not understood, what it was before: the others are not to wait for it."""
-    known, logged = dict[str, Pool | None](), dict[str, str]()
-
-    def once(item: Object) -> Pool | None:
-        name = item["metadata"]["name"]
-        try:
-            known[name] = pool_of(item)
-            logged.pop(name, None)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            goes_on = "it goes on with the old ones" if name in known else "its nodes are left alone"
-            why = f"pool {name}: its settings are not understood, and {goes_on}: {error!r}"
-            if logged.get(name) != why:
-                log(why)
-            logged[name] = why
-        # Left out, the nodes of one that never was would be taken for nobody's.
-        return known.get(name, Pool(name=name, least=0, most=0, conf="", is_understood=False))
-
-    return once
-
-
-@dataclass(frozen=True, kw_only=True)
-class FixedPool:
-    """A StatefulSet of workers whose pods are replaced here."""
-
-    name: str
-    size: int
-    revision: str
-    """Of its template."""
-    max_unavailable: str = "10%"
-
-    def nodes(self) -> tuple[str, ...]:
-        """Names of all nodes that it is to have. Those beyond leave after their jobs."""
-        return tuple(f"{self.name}-{number}" for number in range(self.size))
-
-    def is_outdated(self, pod: Pod | None) -> bool:
-        """Whether a pod gets another one in its place."""
-        return pod is not None and pod.revision not in {"", self.revision} and not pod.is_leaving
-
-
-def fixed_pool_of(item: Object) -> FixedPool | None:
-    """A pool of its StatefulSet; None while Kubernetes replaces its pods, or has not seen its template.
-
-    Raises KeyError, TypeError, ValueError.
-    """
-    metadata, spec, status = item["metadata"], item["spec"], item.get("status") or {}
-    if (spec.get("updateStrategy") or {}).get("type") != "OnDelete" or "deletionTimestamp" in metadata:
-        return None
-    if status.get("observedGeneration") != metadata.get("generation") or not status.get("updateRevision"):
-        return None
-    annotations = metadata.get("annotations") or {}
-    return FixedPool(
-        name=metadata["name"],
-        size=int(spec.get("replicas", 1)),
-        revision=str(status["updateRevision"]),
-        max_unavailable=str(annotations.get(MAX_UNAVAILABLE, "10%")),
-    )
+    try:
+        settings = json.loads(annotations[SETTINGS])
+        return Pool(
+            name=metadata["name"],
+            least=int(settings["min"]),
+            most=int(settings["max"]),
+            conf=str(settings["conf"]),
+            max_unavailable=str(annotations.get(MAX_UNAVAILABLE, "10%")),
+            template=item["template"],
+            uid=metadata.get("uid", ""),
+            digest=str(annotations[TEMPLATE]),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        log(f"pool {metadata['name']}: its settings are not understood, and its nodes are left alone: {error!r}")
+        return Pool(name=metadata["name"], least=0, most=0, conf="", is_understood=False)
 
 
 def share(limit: str, nodes: int) -> int:

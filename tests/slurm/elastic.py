@@ -73,16 +73,14 @@ class ElasticSandbox(KubernetesSandbox):
     def set_pool(self, **changes: Any) -> None:
         """The pool's PodTemplate."""
         said = {"min": 0, "max": self.most, "conf": f"{CONF} Weight=1000", **changes}
-        metadata = {"labels": {"slurmstack/pool": "gpu"}, "annotations": {SETTINGS: json.dumps(said)}}
+        metadata = {"labels": {"slurmstack/pool": "gpu"}, "annotations": {SETTINGS: json.dumps(said), TEMPLATE: "0123"}}
         template = {"metadata": {"labels": {"slurmstack/pool": "gpu"}}, "spec": {"containers": []}}
         self._put(TEMPLATES, "gpu", metadata=metadata, template=template)
 
     def _mark(self) -> str:
         """As the template of now has it."""
         assert self.api is not None
-        pool = pool_of(self.api.collections[TEMPLATES]["gpu"])
-        assert pool is not None
-        return pool.mark
+        return pool_of(self.api.collections[TEMPLATES]["gpu"]).mark
 
     def worker_env(self) -> dict[str, str]:
         """What its template tells slurmd's start."""

@@ -130,8 +130,8 @@ int main(void)
 	connection = connect_to(host != NULL ? host : HOST, PORT);
 	if (connection < 0)
 		return 0;
-	length = nodes == NULL ? asprintf(&request, "POST /look HTTP/1.0\r\n\r\n")
-			       : asprintf(&request, "GET /ready?nodes=%s HTTP/1.0\r\n\r\n", nodes);
+	length = nodes == NULL ? asprintf(&request, "GET /look HTTP/1.0\r\n\r\n")
+			       : asprintf(&request, "GET /ready/%s HTTP/1.0\r\n\r\n", nodes);
 	if (length > 0 && send(connection, request, (size_t)length, 0) == length && nodes != NULL)
 		while (recv(connection, answer, sizeof(answer), 0) > 0)
 			;

@@ -50,7 +50,7 @@ def test_it_does_not_wait_for_a_machine_that_is_lost(elastic: socket.socket, bui
     waits = started(built, "gpu\n", "gpu-[0-3]")
     connection, (_, its_port) = elastic.accept()
     with connection:
-        assert connection.recv(100).startswith(b"GET /ready?nodes=gpu-[0-3] HTTP/1.0\r\n")
+        assert connection.recv(100).startswith(b"GET /ready/gpu-[0-3] HTTP/1.0\r\n")
         lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()]
         timers = [line[5][:2] for line in lines if line[1].endswith(f":{its_port:04X}") and line[3] == "01"]
         assert timers == [KEPT_ALIVE]
@@ -63,7 +63,7 @@ def test_where_nodes_come_and_go_it_asks_for_a_look_and_waits_for_no_answer(
     asks = started(built, "gpu\n")
     connection, _ = elastic.accept()
     with connection:
-        assert connection.recv(100) == b"POST /look HTTP/1.0\r\n\r\n"
+        assert connection.recv(100) == b"GET /look HTTP/1.0\r\n\r\n"
         assert asks.wait(timeout=10) == 0
 
 

@@ -122,6 +122,9 @@ def test_gpus_of_a_node_and_of_a_request() -> None:
 
 def test_names_in_a_host_list() -> None:
     assert expand("") == ()
+    for huge in ("gpu-[0-99999999]", f"gpu-[{'0' * 4300}-65000]"):
+        with pytest.raises(ValueError, match="no nodes of a cluster"):
+            expand(huge)
     assert expand("gpu-[09-10]") == ("gpu-09", "gpu-10")
     assert expand("gpu-[0-1,3],cpu-0") == ("cpu-0", "gpu-0", "gpu-1", "gpu-3")
 

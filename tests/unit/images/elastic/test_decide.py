@@ -78,8 +78,7 @@ def done(view: View) -> list[str]:
     """The plan in lines."""
     plan = decide(view)
     told = [f"{state} {compress(names)}: {why}".removesuffix(": ") for (state, why), names in plan.update.items()]
-    kinds = {"create": plan.create, "place": plan.place, "renew": plan.renew, "start": plan.start}
-    told += [f"{what} {compress(of)}" for what, pools in kinds.items() for of in pools.values()]
+    told += [f"{what} {compress(of)}" for (what, _), of in plan.make.items()]
     told += [f"{what} {compress(of)}" for what, of in (("delete", plan.delete), ("end", plan.end)) if of]
     return sorted(told)
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from images.common.slurm_node import ROLLS, TOPOLOGY_REASON
-from images.elastic.decide import Plan, View, roll
-from images.elastic.view import MAX_UNAVAILABLE, FixedPool, Node, Pod, fixed_pool_of
+from images.elastic.decide import Plan, View
+from images.elastic.rolls import FixedPool, fixed_pool_of, roll
+from images.elastic.view import MAX_UNAVAILABLE, Node, Pod
 
 POOL = FixedPool(name="cpu", size=4, revision="new", max_unavailable="2")
 IDLE, BUSY = "IDLE+DYNAMIC_NORM", "MIXED+DYNAMIC_NORM"

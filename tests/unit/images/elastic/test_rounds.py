@@ -14,17 +14,17 @@ import pytest
 
 from images.common.command import Result
 from images.common.kubernetes import KubeError
-from images.common.slurm_node import ROLLS, STAYS_LEAVING
+from images.common.slurm_node import ROLLS, STAYS_LEAVING, ControllerUnreachableError
 from images.elastic.decide import STUCK_SECONDS
-from images.elastic.nodes import AT_ONCE, Nodes, Pods, SlurmError
+from images.elastic.nodes import AT_ONCE, Nodes, Pods
 from images.elastic.program import (
     QUICK_SECONDS,
-    ROLLED_SECONDS,
     ROLLING_SECONDS,
     USUAL_SECONDS,
     Rounds,
 )
-from images.elastic.view import FixedPool, Pod, Pool, marked
+from images.elastic.rolls import FixedPool
+from images.elastic.view import Pod, Pool, marked
 from tests.fakes.commands import FakeRunner
 
 POOL = Pool(name="gpu", least=0, most=1, conf="CPUs=2", digest="new", uid="u")
@@ -61,9 +61,7 @@ class Kubernetes:
     really: frozenset[str] | None = None
     """As a question of now says; None: no answer."""
 
-    def there(self) -> frozenset[str]:
-        if self.really is None:
-            raise KubeError("no answer")
+    def there(self) -> frozenset[str] | None:
         return self.really
 
     def start(self, _pool: Pool, names: Collection[str]) -> str:
@@ -134,8 +132,6 @@ def test_a_node_is_given_up_when_its_pod_is_gone_by_a_question_of_now_whatever_a
     """A connection that died silently: pods that were made since then are not in the copy."""
     world = World([node("gpu-0", "MIXED+CLOUD")])
     world.looks(20, lambda: world.done() == [] or pytest.fail("no answer"))
-    assert len(world.log) == 1
-    world.kubernetes.clock[0] += 30
     world.kubernetes.really = frozenset({"gpu-0"})
     assert world.done() == []
     assert world.rounds.look()[1] == USUAL_SECONDS
@@ -240,7 +236,7 @@ def test_pools_that_kubernetes_tells_of_while_slurm_answers_are_seen_and_not_tak
     world = World([node("gpu-0", "MIXED+CLOUD")])
     world.kubernetes.pods = {"gpu-0": Pod(name="gpu-0", pool="gpu", digest="new")}
     told, answer = world.rounds.pools(), world.runner.answers["scontrol show nodes"]
-    known: list[dict[str, Pool | None]] = [{}]
+    known: list[dict[str, Pool]] = [{}]
 
     def tells(argv: Sequence[str]) -> Result:
         known.append(dict(told))
@@ -297,7 +293,7 @@ def test_a_drain_that_was_left_is_given_back_and_then_slurm_is_not_asked_any_mor
     world.seen = [cpus("IDLE", "IDLE", "IDLE")]
     for _ in range(2):
         world.runner.commands.clear()
-        assert world.rounds.look()[1] == ROLLED_SECONDS
+        assert world.rounds.look()[1] == USUAL_SECONDS
     assert world.runner.commands == [], "whatever happens to any pod"
     world.kubernetes.pods["cpu-2"] = Pod(name="cpu-2", pool="cpu", revision="old", is_ready=True)
     assert world.done() == [f"update nodename=cpu-2 state=drain reason={ROLLS}"]
@@ -308,5 +304,5 @@ def test_nothing_is_done_without_a_whole_copy_of_kubernetes_or_without_slurmctld
     world.synced = False
     assert world.done() == []
     world.synced, world.runner.answers["scontrol show nodes"] = True, Result(code=1, stderr="no answer")
-    with pytest.raises(SlurmError):
+    with pytest.raises(ControllerUnreachableError):
         world.done()

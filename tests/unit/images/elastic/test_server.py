@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import socket
 from collections.abc import Iterator
 
 import pytest
 
+from images.common.http_server import start_server
 from images.elastic import program
 from images.elastic.program import Ready
 from images.elastic.view import Node
@@ -34,7 +34,7 @@ def looks() -> list[None]:
 @pytest.fixture
 def port(ready: Ready, looks: list[None], monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     monkeypatch.setattr(program, "MOST_WAITING", 2)
-    running = program.start_server(ready, lambda: looks.append(None), port=0)
+    running = start_server(program.answers(ready, lambda: looks.append(None)), port=0)
     yield int(running.server_address[1])
     running.shutdown()
     running.server_close()
@@ -42,7 +42,7 @@ def port(ready: Ready, looks: list[None], monkeypatch: pytest.MonkeyPatch) -> It
 
 def ask(port: int, nodes: str = "gpu-0") -> socket.socket:
     connection = socket.create_connection(("127.0.0.1", port), timeout=5)
-    connection.sendall(f"GET /ready?nodes={nodes} HTTP/1.0\r\n\r\n".encode())
+    connection.sendall(f"GET /ready/{nodes} HTTP/1.0\r\n\r\n".encode())
     return connection
 
 
@@ -77,14 +77,3 @@ def test_all_are_let_go_when_nobody_knows_of_any_node(port: int, monkeypatch: py
     """slurmctld has not answered for long."""
     monkeypatch.setattr(program, "SILENT_SECONDS", 0.1)
     assert answer(ask(port)) == "410 Gone"
-
-
-def test_a_list_of_more_nodes_than_a_pool_can_have_is_not_read(port: int) -> None:
-    assert answer(ask(port, "gpu-[0-999999999]")) == "404 Not Found"
-    assert answer(ask(port, "gpu-[0-9_9_9_9_9]")) == "404 Not Found"
-    assert answer(ask(port, ",".join(f"gpu{number}-[0-9999]" for number in range(7)))) == "404 Not Found"
-
-
-def test_a_pool_may_have_a_number_for_its_name(ready: Ready, port: int) -> None:
-    ready.put({"gpu-202611-0": dataclasses.replace(UP, name="gpu-202611-0")})
-    assert answer(ask(port, "gpu-202611-[0]")) == "200 OK"

@@ -7,7 +7,7 @@ from typing import Any
 
 from images.common.command import Result
 from images.elastic.nodes import Nodes
-from images.elastic.view import SETTINGS, pod_of, pool_of, pools_read, share
+from images.elastic.view import SETTINGS, TEMPLATE, pod_of, pool_of, share
 from tests.fakes.commands import FakeRunner
 
 
@@ -31,31 +31,20 @@ def test_a_pod_leaves_since_it_was_told_to_and_not_from_when_its_time_is_over() 
 
 def template(**more: object) -> dict[str, Any]:
     said = {"min": 1, "max": 9, "conf": "CPUs=2", **more}
-    return {"metadata": {"name": "gpu", "annotations": {SETTINGS: json.dumps(said)}}, "template": {}}
+    annotations = {SETTINGS: json.dumps(said), TEMPLATE: "0123"}
+    return {"metadata": {"name": "gpu", "annotations": annotations}, "template": {}}
 
 
-def test_what_is_not_understood_any_more_keeps_its_old_value_and_what_never_was_is_known_as_such() -> None:
+def test_a_pool_that_is_not_understood_is_known_as_such() -> None:
     """As without its settings its nodes would be sent off."""
     log = list[str]()
-    read = pools_read(log.append)
-    for _ in range(2):
-        new = read(template(min="few"))
-        assert new is not None
-        assert not new.is_understood
-    assert len(log) == 1, "told once"
-    log.clear()
-    good = read(template())
-    assert good is not None
-    assert read(template(max="many")) == good
-    assert read(template(min="few")) == good
+    assert pool_of(template(), log.append).is_understood
+    bare = {"metadata": {"name": "gpu"}, "template": {}}
+    assert not [bad for bad in (template(min="few"), bare) if pool_of(bad, log.append).is_understood]
     assert len(log) == 2
+    newer = {**template(), "template": {"a default of a newer Kubernetes": 1}}
+    assert pool_of(newer).digest == pool_of(template()).digest, "no node is made anew for it"
     assert (share("a few", 40), share("11%", 40), share("3", 40)) == (1, 5, 3)
-
-
-def test_windows_that_a_release_before_wrote_are_passed_over() -> None:
-    always = {"days": [*range(7)], "begin": 0, "end": 1440, "min": 4}
-    before = template(windows=[always], timezone="Europe/Berlin", idle_timeout=600)
-    assert pool_of(before) == pool_of(template())
 
 
 def test_records_of_an_administrator_are_not_seen() -> None:
