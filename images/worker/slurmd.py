@@ -103,13 +103,15 @@ def _record(node: Node, log: Callable[[str], None]) -> NodeRecord | None:
         return None
 
 
-def lift_own_drain(node: Node, log: Callable[[str], None], *, keep_waiting: bool = False) -> None:
+def lift_own_drain(
+    node: Node, record: NodeRecord | None, log: Callable[[str], None], *, keep_waiting: bool = False
+) -> None:
     """Lift what an earlier pod of this name left behind; never what an administrator or a health check has set.
 
-    That pod drained its node to leave, and was killed before it could delete the record. `keep_waiting`: one that waits
-    for its place in the switch tree goes on waiting.
+    That pod drained its node to leave, and was killed before it could delete the record. `record`: as it has just been
+    read; Slurm's commands read those of all nodes for it, which a thousand workers that start do not ask for twice.
+    `keep_waiting`: one that waits for its place in the switch tree goes on waiting.
     """
-    record = _record(node, log)
     if record is None or not (record.is_drained or "DOWN" in record.states):
         return
     if not is_ours(record):
@@ -120,26 +122,30 @@ def lift_own_drain(node: Node, log: Callable[[str], None], *, keep_waiting: bool
         log(done if result.ok else f"cannot lift the own drain: {result.message}")
 
 
-def forget_elastic(node: Node, log: Callable[[str], None]) -> None:
-    """Delete the record of the time when the pool was elastic: Slurm would end this node when it is idle."""
+def forget_elastic(node: Node, log: Callable[[str], None]) -> NodeRecord | None:
+    """Delete the record of the time when the pool was elastic: Slurm would end this node when it is idle.
+
+    The result is the record that there is then.
+    """
     record = _record(node, log)
     if record is None or "CLOUD" not in record.states:
-        return
+        return record
     deleted = node.delete()
     log("deleted its record as an elastic node" if deleted.ok else f"its old record stays: {deleted.message}")
+    return None if deleted.ok else record
 
 
-def await_power_up(node: Node, mark: str, log: Callable[[str], None], clock: Clock | None = None) -> str:
+def await_power_up(node: Node, log: Callable[[str], None], clock: Clock | None = None) -> NodeRecord | None:
     """Return when Slurm waits for this node of an elastic pool, at the latest after POWER_UP_SECONDS with slurmctld.
 
     The pod is made when a job gets the node, up to a second before Slurm powers it up. A slurmd that was started before
     that and registers after it never counts as there (`waiting_for_node_boot` in slurmctld's node_mgr.c).
 
-    The result is the mark to register with: the pod's own where there is no record. One that is there keeps the CPUs,
-    memory and GPUs that it was made with, and with another mark nobody would know that they are older than the pod.
+    The result is the record.
     """
     clock = clock or Clock()
     reminder, deadline = Reminder(log, clock), clock.now() + POWER_UP_SECONDS
+    record: NodeRecord | None = None
     while clock.now() < deadline:
         try:
             record = node.record()
@@ -147,14 +153,11 @@ def await_power_up(node: Node, mark: str, log: Callable[[str], None], clock: Clo
             reminder.waiting(f"slurmctld, to ask for the node's record: {error}")
             deadline = clock.now() + POWER_UP_SECONDS  # it may power this node up only when it is back
         else:
-            if record is None:
-                return mark
-            mark = record.mark
-            if "POWERED_DOWN" not in record.states:
-                return mark
+            if record is None or "POWERED_DOWN" not in record.states:
+                return record
         clock.sleep(POWER_UP_AGAIN_SECONDS)
     log("Slurm does not power this node up: going on")
-    return mark
+    return record
 
 
 def prepare_jail(jail: Path, conf: NodeConf, log: Callable[[str], None]) -> None:
@@ -241,10 +244,13 @@ def main() -> None:
         node = Node(name=name, controller=controller)
         waits = waits_for_place(node, log)
         if mark := os.environ.get("ELASTIC", ""):
-            mark = await_power_up(node, mark, log)
+            record = await_power_up(node, log)
+            # One that is there keeps the CPUs, memory and GPUs that it was made with: with another mark nobody would
+            # know that they are older than the pod.
+            mark = mark if record is None else record.mark
         else:
-            forget_elastic(node, log)
-        lift_own_drain(node, log, keep_waiting=waits)
+            record = forget_elastic(node, log)
+        lift_own_drain(node, record, log, keep_waiting=waits)
         drained = STARTS_DRAINED if waits else ""
         command = without_set_up(
             slurmd_command(controller, conf.text + drained, name, found.description, mark), os.getpid()

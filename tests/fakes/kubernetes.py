@@ -11,9 +11,11 @@ import copy
 import socket
 import ssl
 import threading
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from http.server import ThreadingHTTPServer
+from operator import itemgetter
 from typing import Any, Final
 from uuid import uuid4
 
@@ -232,8 +234,8 @@ class FakeKubernetes:
                     return
                 events = [
                     event
-                    for version, collection, old, new in self._history
-                    if version > seen and collection == question.collection and (event := question.event(old, new))
+                    for _, collection, old, new in self._history[bisect_right(self._history, seen, key=itemgetter(0)) :]
+                    if collection == question.collection and (event := question.event(old, new))
                 ]
                 seen = self.version
             self.before_answer()

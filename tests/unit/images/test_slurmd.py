@@ -11,6 +11,7 @@ import pytest
 from images.common.command import NO_PROGRAM, Result
 from images.common.mountinfo import WrongFilesystemError
 from images.common.slurm_node import TOPOLOGY_REASON, Node
+from images.common.slurm_records import NodeRecord
 from images.elastic.view import marked
 from images.worker import slurmd
 from images.worker.slurmd import ASK_TIMES, await_power_up, lift_own_drain, prepare_own_root, waits_for_place
@@ -48,7 +49,10 @@ def test_a_node_of_an_elastic_pool_starts_when_slurm_has_powered_it_up_and_says_
     clock, left, log = FakeClock(), iter(seen), list[str]()
     runner = FakeRunner({"scontrol show": lambda _: next(left)})
 
-    assert await_power_up(Node(name="w-0", runner=runner), "of the pod", log.append, clock) == mark
+    found = await_power_up(Node(name="w-0", runner=runner), log.append, clock)
+
+    assert found is not None
+    assert found.mark == mark
 
     assert clock.time == pytest.approx(seconds, abs=0.11)
     assert len(log) < 5
@@ -63,11 +67,11 @@ def test_a_worker_asks_again_and_then_goes_on_without_an_answer() -> None:
 
 
 def test_a_slurmd_that_starts_again_leaves_the_waiting_to_the_agent() -> None:
-    for state in ('["IDLE", "DRAIN"]', '["DOWN"]'):
-        record = f'{{"nodes": [{{"name": "n-0", "state": {state}, "reason": "{TOPOLOGY_REASON}"}}]}}'
+    for state in (["IDLE", "DRAIN"], ["DOWN"]):
+        record = NodeRecord(name="n-0", states=frozenset(state), reason=TOPOLOGY_REASON)
         for keep in (True, False):
-            runner = FakeRunner({"scontrol show node": Result(code=0, stdout=record)})
-            lift_own_drain(Node(name="n-0", runner=runner), lambda _: None, keep_waiting=keep)
+            runner = FakeRunner({})
+            lift_own_drain(Node(name="n-0", runner=runner), record, lambda _: None, keep_waiting=keep)
             assert runner.ran("scontrol update nodename=n-0 state=resume") is not keep
 
 
