@@ -35,7 +35,7 @@ from images.elastic.view import LONGEST_TROUBLE, Node, Pod, Pool, pod_of, pool_o
 
 QUICK_SECONDS: Final = 0.5
 """Between two looks at least, whoever asks for one; and while nodes come, as jobs wait for the one that sees them."""
-SHARE: Final = 4.0
+SHARE: Final = 2.0
 """Where it takes long to see thousands of nodes, this many times as long passes until they are looked at again."""
 ROLLING_SECONDS: Final = 2.0
 """While nodes of fixed pools are waited for, or slurmctld or the API server is."""
