@@ -95,6 +95,9 @@ def prepare(root: Path) -> None:
         (root / name).mkdir(parents=True, exist_ok=True)
     (root / "etc/profile.d/slurmstack.sh").write_text(PROFILE, encoding="utf-8")
     (root / "etc/profile.d/slurmstack-key.sh").write_text(KEY_PROFILE, encoding="utf-8")
+    # sshd runs it for a command, too, whose shell reads no profile.
+    (root / "etc/ssh/sshrc").unlink(missing_ok=True)
+    (root / "etc/ssh/sshrc").symlink_to("/etc/profile.d/slurmstack-key.sh")
     (root / "etc/ssh/ssh_config.d/slurmstack.conf").write_text(SSH, encoding="utf-8")
     seff = root / "usr/local/bin/seff"
     seff.parent.mkdir(parents=True, exist_ok=True)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from tests.e2e.asking_doctor import await_nothing_found, doctor, findings, first
-from tests.e2e.harness import SlurmOnKubernetes, wait_until
+from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
+from tests.stacks import dev
 
 pytestmark = pytest.mark.watch
 
@@ -69,3 +74,33 @@ def test_a_controller_that_hangs_is_named_first_and_nothing_when_it_is_over(two_
         slurm.slurm(send.format("CONT"))
         slurm.await_idle("default-0", "default-1")
     await_nothing_found(slurm)
+
+
+@pytest.fixture
+def going(local_kubernetes: None, tmp_path: Path) -> Iterator[SlurmOnKubernetes]:
+    """A namespace that is being deleted, which slurmctld's pod holds."""
+    namespace, hold = "e2e-going", "slurmstack-test/hold"
+    slurm = SlurmOnKubernetes(
+        engine="kubectl", directory=tmp_path, sections={**dev(), "cluster": {"namespace": namespace}}
+    )
+    labels = {"app.kubernetes.io/part-of": "slurmstack", "app.kubernetes.io/component": "controller"}
+    metadata = {"name": "controller-0", "namespace": namespace, "labels": labels, "finalizers": [hold]}
+    spec = {"containers": [{"name": "slurmctld", "image": "none"}], "nodeSelector": {hold: "nowhere"}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    slurm.kubectl.run("create", "namespace", namespace)
+    slurm.kubectl.run("create", "-f", "-", stdin=json.dumps(pod))
+    slurm.kubectl.run("delete", "namespace", namespace, "--wait=false")
+    yield slurm
+    let_go = ("--type=merge", "--patch", '{"metadata": {"finalizers": null}}')
+    slurm.kubectl.run("patch", "pod", "controller-0", "-n", namespace, *let_go)
+    wait_until(lambda: not slurm.kubectl.items("namespace", namespace), f"{namespace} is gone")
+
+
+def test_of_a_namespace_that_is_being_deleted_it_says_that_alone_and_what_holds_it(going: SlurmOnKubernetes) -> None:
+    done = slurmstack("doctor", "--config", str(going.file), check=False)
+    assert done.returncode == 1, done
+    told = done.stdout
+    assert told.startswith("1. error: the namespace e2e-going is being deleted, with all that is in it, since "), told
+    assert "its pods have to end first: controller-0\n" in told
+    assert "wait until `kubectl get namespace e2e-going` finds none, then `slurmstack up`" in told
+    assert "\n2. " not in told

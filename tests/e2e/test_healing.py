@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import shlex
 import subprocess
 
 import pytest
@@ -12,7 +13,9 @@ import pytest
 from cli.kubectl.client import is_true
 from local import namespaces
 from local.addresses import BRIDGE
+from slurm.local_cluster import local_directory
 from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
+from tests.switched_off import switch_off
 
 
 def _host_key(slurm: SlurmOnKubernetes) -> str:
@@ -76,6 +79,46 @@ def test_a_kubernetes_node_may_be_reset(two_nodes: SlurmOnKubernetes, node: str)
     wait_until(lambda: _registered(two_nodes), "every worker has registered with its present address")
     before.check()
     assert _bridge_and_cable(node) == links, "others would look for it at the old Ethernet address, for half a minute"
+
+
+@pytest.mark.disruptive
+def test_slurmctld_whose_machine_is_lost_is_said_in_one_sentence_and_starts_elsewhere_by_the_command_in_it(
+    two_nodes: SlurmOnKubernetes,
+) -> None:
+    slurm, before = two_nodes, Before(two_nodes)
+    machine = slurm.pods()["controller-0"]["spec"]["nodeName"]
+    down = f"slurmctld is down with its machine {machine}: no other one is started while that may still run"
+    condition = f"only once {machine} is really off, as two slurmctld on one state lose jobs: kubectl "
+    # What it knows of accounts it writes every 5 min. One that has never done so waits for slurmdbd, which may be lost.
+    slurm.slurm("scontrol reconfigure")
+    accounts = local_directory() / "volumes" / slurm.namespace / "controller-state" / "assoc_mgr_state"
+    wait_until(accounts.exists, "slurmctld has saved what it knows of accounts")
+    switch_off(machine)
+    try:
+        wait_until(lambda: down in _said(slurm, "status"), lambda: f"status says so: {_said(slurm, 'status')}")
+        (said,) = (line for line in _said(slurm, "status").splitlines() if "slurmctld" in line)
+        assert said.startswith(f"{down}; {condition}")
+        found = _said(slurm, "doctor")
+        assert found.startswith(f"1. error: {down}"), found
+        assert condition in found.partition("\n2. ")[0], found
+
+        command = shlex.split(said.rpartition(": kubectl ")[2])
+        subprocess.run([slurm.kubectl.program, *command], check=True, timeout=60)
+        wait_until(lambda: slurm.job_field(before.held, "JobName") == "held", "slurmctld answers, and has its queue")
+        assert slurm.pods()["controller-0"]["spec"]["nodeName"] != machine
+        assert down not in _said(slurm, "status") + _said(slurm, "doctor")
+    finally:
+        slurmstack("local", "restart-node", machine)
+    wait_until(lambda: _registered(slurm), "every worker has registered with its present address")
+    before.check()
+
+
+def _said(slurm: SlurmOnKubernetes, verb: str) -> str:
+    """What a command prints of a cluster that is not whole, for people to read: kubectl's words name long URLs."""
+    done = slurmstack(verb, "--config", str(slurm.file), check=False)
+    assert done.returncode == 1, done
+    assert max(map(len, done.stdout.splitlines())) < 400, done.stdout
+    return done.stdout
 
 
 def _bridge_and_cable(node: str) -> list[str]:

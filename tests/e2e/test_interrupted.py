@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import subprocess
@@ -29,6 +30,25 @@ echo >>{calls}
 exec {kubectl} "$@"
 """
 """A kubectl at whose call number CUT_AT the command that calls it dies."""
+
+KEEPS_THE_LOCK = """\
+#!/bin/sh
+case " $* " in *" delete --raw "*) while [ -e {hold} ]; do sleep 0.2; done;; esac
+exec {kubectl} "$@"
+"""
+"""A kubectl with which the command that calls it keeps its lock as long as there is a file."""
+
+LACKS = {
+    "apiVersion": "v1", "kind": "Pod",
+    "metadata": {"name": "lacks", "labels": {"app.kubernetes.io/part-of": "slurmstack"}},
+    "spec": {
+        "containers": [
+            {"name": "program", "image": "none", "volumeMounts": [{"name": "settings", "mountPath": "/settings"}]}
+        ],
+        "volumes": [{"name": "settings", "configMap": {"name": "comes-later"}}],
+    },
+}  # fmt: skip
+"""A pod of the cluster's that Kubernetes cannot start yet."""
 
 SEED = int(os.environ.get("CUT_SEED", "18"))
 CUTS = 3
@@ -126,3 +146,34 @@ def test_a_change_that_is_cut_anywhere_is_whole_after_the_next_one_and_costs_no_
         await_nodes(slurm, wanted)
         assert slurm.job_state(job) == "RUNNING"
     slurm.slurm(f"scancel {job}")
+
+
+def test_a_pod_without_its_configmap_is_no_error_for_doctor_in_the_first_minute_of_an_apply(
+    two_nodes: SlurmOnKubernetes, tmp_path: Path
+) -> None:
+    slurm, lacks = two_nodes, "there is no ConfigMap comes-later"
+    if slurm.engine != "kubectl":
+        pytest.skip("Pulumi locks its own state")
+    hold = tmp_path / "hold"
+    hold.touch()
+    path = shim(tmp_path, KEEPS_THE_LOCK.format(kubectl=slurm.kubectl.program, hold=hold))
+    up = begin(slurm, tmp_path / "other", PATH=path)
+
+    def severity() -> str:
+        found = [item for item in asking_doctor.findings(slurm) if lacks in str(item)]
+        return str(found[0]["severity"]) if found else ""
+
+    try:
+        wait_until(
+            lambda: slurm.kubectl.items("lease", "slurmstack", "-n", slurm.namespace), "the other one is at work"
+        )
+        slurm.kubectl.run("create", "-n", slurm.namespace, "-f", "-", stdin=json.dumps(LACKS))
+        wait_until(severity, "doctor has seen what Kubernetes says", timeout=30)
+        assert severity() == "note"
+        hold.unlink()
+        assert up.wait(60) == 0
+        assert severity() == "error", "nobody is at work who would make it"
+    finally:
+        hold.unlink(missing_ok=True)
+        up.communicate()
+        slurm.kubectl.run("delete", "pod", "lacks", "-n", slurm.namespace, "--ignore-not-found", "--grace-period=1")

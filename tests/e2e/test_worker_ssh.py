@@ -28,7 +28,7 @@ def through_login(slurm: SlurmOnKubernetes, node: str, command: str) -> str:
 
 def test_who_has_a_job_on_a_node_gets_into_it_and_leaves_with_it(two_nodes: SlurmOnKubernetes) -> None:
     slurm, in_tmp = two_nodes, "hostname; cat /tmp/of-the-job"
-    refused = slurm.ssh("bash -lc 'ssh default-0 hostname' 2>&1; echo $?", check=False).splitlines()
+    refused = slurm.ssh("ssh default-0 hostname 2>&1; echo $?", check=False).splitlines()
     assert refused[-1] == "255"
     assert "default-0" not in refused
 

@@ -97,7 +97,7 @@ def test_a_home_has_nothing_of_what_root_in_the_jail_cannot_read(cluster: SlurmS
 
     in_jail("mv /home/lena /home/lena.old && mv /etc/skel /etc/skel.old && ln -s /secrets/ssh /etc/skel")
     try:
-        assert ssh_to(cluster, "lena", "'pwd; ls -A'") == (0, "/home/lena\n")
+        assert ssh_to(cluster, "lena", "'pwd; ls -A'") == (0, "/home/lena\n.ssh\n")
     finally:
         in_jail("rm -r /home/lena /etc/skel; mv /etc/skel.old /etc/skel && mv /home/lena.old /home/lena")
 
@@ -132,7 +132,7 @@ def test_ssh_to_the_node_of_a_job_is_for_those_of_the_directory_who_may_log_in(c
     known, home, *steps = out.splitlines()
     assert (known, home) == (LENA, "/home/lena")
     assert any(step.startswith(f"{jobs['lena']}.") for step in steps), "it is in her job"
-    assert ssh_to(cluster, "lena", "\"bash -lc 'ssh default-0 id'\"") == (0, f"{LENA}\n"), "also from a login node"
+    assert ssh_to(cluster, "lena", "'ssh default-0 id'") == (0, f"{LENA}\n"), "also from a login node"
 
     code, out = ssh_to(cluster, "otto", "true", host="default-0")
     assert code == 255, out

@@ -41,7 +41,7 @@ def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
     for name in NODES:
         workers.start(name, USER_LIMITS=f"nofile={FILES}")
     for user in UIDS:
-        assert login(sandbox, user, "bash -lc true") == (0, "")
+        assert login(sandbox, user, "true") == (0, "")
     return sandbox
 
 
@@ -152,10 +152,17 @@ def test_what_goes_through_is_as_with_any_ssh(cluster: SlurmSandbox, job: str) -
 def test_from_node_to_node_leads_the_key_of_the_first_login_and_no_host_is_asked_about(
     cluster: SlurmSandbox, job: str
 ) -> None:
-    assert login(cluster, "alice", "bash -lc 'ls .ssh/id_*; grep -c . .ssh/authorized_keys'") == (
-        0, ".ssh/id_ed25519\n.ssh/id_ed25519.pub\n1\n",
-    )  # fmt: skip
     assert login(cluster, "alice", "ssh default-0 ssh default-1 hostname") == (0, "default-1\n")
+
+
+def test_a_first_command_and_a_first_copy_make_a_key_and_print_nothing(cluster: SlurmSandbox) -> None:
+    anew = "ls .ssh/id_*; grep -c . .ssh/authorized_keys; rm -r .ssh"
+    assert login(cluster, "bob", anew) == (0, ".ssh/id_ed25519\n.ssh/id_ed25519.pub\n1\n")
+    done = cluster.pods["client"].run(["scp", *OPTIONS, "/etc/hostname", "bob@login-0:copied"])
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    home = cluster.pods["client"].root / "jail/home/bob"
+    assert (home / "copied").exists()
+    assert (home / ".ssh/id_ed25519").exists()
 
 
 def test_a_daemon_outlives_its_session_and_all_ends_with_the_job(cluster: SlurmSandbox) -> None:

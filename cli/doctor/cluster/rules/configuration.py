@@ -37,8 +37,11 @@ def deleted_namespace(cluster: Snapshot) -> Finding | None:
                 "volumes comes back from a backup (docs/restore.md)"
             )
             conditions = item.get("status", {}).get("conditions", [])
-            seen = tuple(one.get("message", "") for one in conditions if one["status"] == "True")
-            return Finding("namespace", "error", cause, mend, seen)
+            seen = [one.get("message", "") for one in conditions if one["status"] == "True"]
+            # Kubernetes ends pods before all else, and says nothing of those that it waits for, as of jobs.
+            if left := [pod.name for pod in cluster.pods if not pod.is_done]:
+                seen.append(f"its pods have to end first: {', '.join(left[:8])}")
+            return Finding("namespace", "error", cause, mend, tuple(seen))
     return None
 
 
