@@ -21,7 +21,6 @@ from cli.change.owner import (
     refuse_left_behind,
     refuse_other_kept,
     refuse_other_stack,
-    refuse_rolling,
     refuse_takeover,
 )
 from cli.errors import Failure, Refused
@@ -134,7 +133,6 @@ def plan(kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *
     refuse_half_rotated(planned.inside.values())
     refuse_other_kept(there, config, has_jail=("PersistentVolumeClaim", JAIL) in planned.live)
     refuse_left_behind(kubectl, namespace, planned.wanted, found)
-    refuse_rolling(kubectl, namespace, planned.live.values())
     return planned
 
 

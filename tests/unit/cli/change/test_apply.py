@@ -282,13 +282,3 @@ def test_what_the_api_server_will_not_change_is_told_in_its_words(complaint: str
     with pytest.raises(Failure, match=complaint) as caught:
         changed(stateful_set(2), stateful_set(2), complaint=complaint)
     assert type(caught.value) is failure
-
-
-def test_a_pool_that_kubernetes_rolls_itself_is_named_with_the_patch_that_no_apply_can_make() -> None:
-    rolling = {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}}
-    pool = thing("StatefulSet", "default", spec=rolling)
-    pool["metadata"]["labels"] = {**pool["metadata"].get("labels", {}), "slurmstack/pool": "default"}
-    with pytest.raises(Failure, match="default: the StatefulSet was made by an older version") as refused:
-        plan(FakeCluster(items_there=[NAMESPACE, pool]), load_config(stacks.dev()), stacks.dev(), stack="test")
-    patch = str(refused.value.hint).partition(" -p ")[2].strip("'")
-    assert json.loads(patch) == {"spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}}}
