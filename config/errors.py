@@ -172,8 +172,7 @@ GONE: Final = {
     "logs": ": remove it. The next `up` removes the collector: have one of yours read the pods' standard output, as of "
     "all other pods (docs/diagnose.md)",
     "reservations": ": remove it. Slurm's own command makes and changes them: `scontrol create reservation` "
-    "(docs/scheduling.md). Those that are there stay, unless `images` names an earlier version's, which would remove "
-    "them: first `scontrol update reservationname=NAME comment=kept`",
+    "(docs/scheduling.md). Those that are there stay",
 }
 """What became of sections and keys whose removal takes something away that runs or is kept. CHANGELOG.md has all."""
 

@@ -27,8 +27,8 @@ def graphs(pattern: str) -> pytest.MarkDecorator:
 
 
 def has_done_its_work(type_: str, name: str) -> bool:
-    """Whether an object may be made anew under another name: jobs, and the list of users that one of them reads."""
-    return type_.endswith(":Job") or name == "slurm-users-list"
+    """Whether an object may be made anew under another name: jobs, and what one of them reads."""
+    return type_.endswith(":Job") or name in {"slurm-users-list", "slurm-policy-document"}
 
 
 def of_operators(type_: str) -> bool:
