@@ -79,9 +79,6 @@ class Addresses:
 def from_environment(environ: Mapping[str, str] | None = None) -> Addresses:
     """Read the range of which nodes, pods and Services have parts; `LocalError` where it is no usable one."""
     values = os.environ if environ is None else environ
-    for gone in ("SLURMSTACK_NODE_RANGE", "SLURMSTACK_POD_RANGE", "SLURMSTACK_SERVICE_RANGE"):
-        if values.get(gone):
-            raise LocalError(f"{gone} is gone", f"set {_VARIABLE} to a free /16 for all three, for example {_DEFAULT}")
     text = values.get(_VARIABLE) or _DEFAULT
     try:
         network = ipaddress.IPv4Network(text)

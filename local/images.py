@@ -178,7 +178,6 @@ def _forget_old(buildah: Buildah, base: str) -> None:
     builds = sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
     for path in builds[KEEP_BUILDS:]:
         shutil.rmtree(path, ignore_errors=True)
-    shutil.rmtree(paths.cache() / "containerd", ignore_errors=True)  # of earlier versions
     tags = [path.name for path in builds[:KEEP_BUILDS]]
     buildah.remove([name for name in buildah.images() if _is_old(name, tags, base)])
 

@@ -269,13 +269,8 @@ def _operated(kubectl: Kubectl, namespace: str) -> dict[tuple[str, str], dict[st
 
 
 def _was_applied(item: Mapping[str, Any], namespace: str) -> bool:
-    """Whether an apply has made an object for this cluster, and may delete it: no claim or volume, which hold data.
-
-    An earlier version kept a list of its objects in a Secret, which has a label by that.
-    """
-    labels, name = labels_of(item), str(item["metadata"]["name"])
-    if "applyset.kubernetes.io/id" in labels:
-        return name == "slurmstack"
+    """Whether an apply has made an object for this cluster, and may delete it: no claim or volume, which hold data."""
+    labels = labels_of(item)
     ours = labels.get("app.kubernetes.io/part-of"), labels.get("app.kubernetes.io/instance")
     entries = item["metadata"].get("managedFields") or ()
     by_apply = any(entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply" for entry in entries)

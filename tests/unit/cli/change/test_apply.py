@@ -66,13 +66,12 @@ def test_what_left_the_stack_is_shown_and_deleted_and_no_data_and_nothing_of_oth
     assert with_them.deleted == [], "they are in this stack"
 
 
-def test_what_an_operator_reads_leaves_with_the_stack_s_wish_for_it_and_so_does_the_list_of_earlier_versions() -> None:
+def test_what_an_operator_reads_leaves_with_the_stack_s_wish_for_it() -> None:
     rule = {**applied("PrometheusRule", "slurm"), "apiVersion": "monitoring.coreos.com/v1"}
-    old = {"kind": "Secret", "metadata": {"name": "slurmstack", "labels": {"applyset.kubernetes.io/id": "x"}}}
-    kubectl = FakeCluster(items_there=[NAMESPACE, rule, old])
+    kubectl = FakeCluster(items_there=[NAMESPACE, rule])
     apply(kubectl, planned_in(kubectl), UpLock(kubectl))
     (words,) = kubectl.deleted
-    assert words.startswith("prometheusrule.monitoring.coreos.com/slurm secret/slurmstack -n slurm")
+    assert words.startswith("prometheusrule.monitoring.coreos.com/slurm -n slurm")
 
 
 @dataclass(frozen=True, kw_only=True)
