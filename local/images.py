@@ -81,11 +81,6 @@ def ensure_images(
     return images
 
 
-def are_built(slurm_version: str) -> bool:
-    """Whether the images of the present sources are there."""
-    return (paths.cache_images() / image_tag(slurm_version) / _ARCHIVE).exists()
-
-
 def _build(report: Report, buildah: Buildah, images: ImageSet) -> None:
     apt = debian.read_apt_settings()
     base = _ensure_base(report, buildah, images.slurm_version, apt)

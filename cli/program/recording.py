@@ -70,14 +70,6 @@ class Recording:
     def __iter__(self) -> Iterator[Registration]:
         return iter(self.registrations)
 
-    def by_urn(self) -> dict[str, Registration]:
-        """Registrations by URN."""
-        return {registration.urn: registration for registration in self.registrations}
-
-    def of_type(self, type_: str) -> list[Registration]:
-        """Registrations of one type token."""
-        return [registration for registration in self.registrations if registration.type == type_]
-
 
 class GeneratedValues:
     """Source of random values for the run. This one makes stand-ins, for runs whose secrets nobody reads."""
