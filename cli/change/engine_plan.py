@@ -58,11 +58,6 @@ def against_state_and_cluster(stack: Stack, document: Mapping[str, Any]) -> Engi
     return against_state(stack, document)
 
 
-def removal(stack: Stack, document: Mapping[str, Any]) -> EnginePlan:
-    """What it means to destroy everything in a document that `pulumi stack export` printed."""
-    return compared(stack, of_export(document), [])
-
-
 def compared(stack: Stack, before: Sequence[Resource], after: Sequence[Resource]) -> EnginePlan:
     """Two sets of resources compared; `stack` is that of the later one."""
     changes = compare(before, after)

@@ -79,11 +79,6 @@ class Plan:
         return [item for item in self.inside.values() if item["kind"] in kinds and POOL_LABEL in labels_of(item)]
 
     @property
-    def pool_leaves(self) -> bool:
-        """Whether there is a pool that is no longer in the stack."""
-        return any(POOL_LABEL in labels_of(item) for item in self.left)
-
-    @property
     def is_only_kept(self) -> bool:
         """Whether `destroy` has left nothing of the cluster but its data and keys."""
         return self.exists and KEPT in labels_of(self.live["Namespace", self.namespace])

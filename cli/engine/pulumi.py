@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from rich.console import Console
@@ -72,14 +72,11 @@ def _leave_ctrl_c_to_pulumi() -> Iterator[None]:
 def preview(stack: Stack) -> tuple[int, str]:
     """Exit status and output of `pulumi preview --json`."""
     command = _command(stack, ["preview", "--refresh", "--diff", "--json"])
-    with _progress("Pulumi looks at all resources"):
+    # With --json Pulumi tells nothing of its progress.
+    report = RichReport(Console(stderr=True, highlight=False)) if sys.stderr.isatty() else None
+    with report.step("Pulumi looks at all resources") if report else nullcontext():
         done = subprocess.run(command, env=_environment(), check=False, stdout=subprocess.PIPE, text=True)
     return done.returncode, done.stdout
-
-
-def _progress(what: str) -> AbstractContextManager[object]:
-    """Show people that something is at work: with --json Pulumi tells nothing of its progress."""
-    return RichReport(Console(stderr=True, highlight=False)).step(what) if sys.stderr.isatty() else nullcontext()
 
 
 def export(stack: Stack) -> dict[str, Any]:
