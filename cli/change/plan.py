@@ -105,11 +105,6 @@ def plan(kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *
         objects = manifests(record(sections, stack=stack, generated=kept))  # the program needs no more than the keys
         inside |= operated.result()
         found = {key(item): item for item in (*it.result(), *outside.result())} | inside
-    if kept.damaged:
-        raise Failure(
-            f"Secret {GENERATED}: {', '.join(kept.damaged)} is no such key",
-            hint='put the Secret back from its backup (docs/rotate-keys.md, "Back up the keys")',
-        )
     wanted = {item.key for item in objects}
     planned = Plan(
         namespace=namespace,

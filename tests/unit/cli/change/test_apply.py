@@ -144,12 +144,6 @@ def test_a_key_that_is_added_is_refused_where_somebody_has_written_keys_since_th
     assert not any("Secret" in kinds for kinds in kubectl.sent)
 
 
-def test_a_damaged_key_is_named_and_nothing_is_made_with_it() -> None:
-    for name, damaged in ((MUNGE, "AAAA"), (MUNGE, "AAA"), ("slurm-secrets-host-seed", "AAA")):
-        with pytest.raises(Failure, match=f"Secret {GENERATED}: {name} is no such key"):
-            planned_in(Keeping(items_there=[NAMESPACE, keys(**{name: damaged})]))
-
-
 def test_new_keys_are_kept_before_anything_that_uses_them_is_sent() -> None:
     kubectl = Keeping(items_there=[])
     planned = planned_in(kubectl)
