@@ -156,31 +156,6 @@ def refuse_other_kept(namespace: Mapping[str, Any] | None, config: ClusterConfig
         raise Refused(f"{kept}. {why}", hint="`slurmstack destroy --delete-data` deletes it for good")
 
 
-def refuse_left_behind(
-    kubectl: Kubectl,
-    namespace: str,
-    wanted: Mapping[tuple[str, str], Mapping[str, Any]],
-    found: Mapping[tuple[str, str], Mapping[str, Any]],
-) -> None:
-    """Raise Refused where a claim would get a new empty volume, and an older one is reserved for it.
-
-    Its claim may have gone by other hands than ours. `found`: what is there, in no namespace, too.
-    """
-    for (kind, name), volume in found.items():
-        reserved = volume["spec"].get("claimRef", {}) if kind == "PersistentVolume" else {}
-        at = ("PersistentVolumeClaim", str(reserved.get("name")))
-        if reserved.get("namespace") != namespace or at in found or at not in wanted or (kind, name) in wanted:
-            continue
-        if not (spec := wanted[at]["spec"]).get("volumeName"):
-            raise Refused(
-                f"the volume {name} has {DATA.get(at[1], 'files')}, from an earlier cluster in namespace {namespace}, "
-                f"and the stack file asks for another, empty one: storage class "
-                f"{spec.get('storageClassName') or 'of the cluster'}",
-                hint="remove the volume's storage_class from the stack file to go on with what is there; "
-                f"`{kubectl.shown} delete persistentvolume {name}` if it is not needed",
-            )
-
-
 def refuse_half_rotated(objects: Iterable[Mapping[str, Any]]) -> None:
     """Raise Failure where a rotation of a key was not finished: pods that start anew would have another key."""
     for item in objects:

@@ -18,7 +18,6 @@ from cli.change.owner import (
     KEPT,
     refuse_half_restored,
     refuse_half_rotated,
-    refuse_left_behind,
     refuse_other_kept,
     refuse_other_stack,
     refuse_takeover,
@@ -122,7 +121,6 @@ def plan(kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *
     refuse_half_restored(planned.inside.values())
     refuse_half_rotated(planned.inside.values())
     refuse_other_kept(there, config, has_jail=("PersistentVolumeClaim", JAIL) in planned.live)
-    refuse_left_behind(kubectl, namespace, planned.wanted, found)
     return planned
 
 

@@ -194,16 +194,6 @@ def test_a_volume_whose_claim_went_with_its_namespace_can_be_claimed_again() -> 
     assert json.loads(patch[-1]) == [{"op": "remove", "path": "/spec/claimRef/uid"}]
 
 
-def test_a_volume_whose_claim_is_gone_is_never_left_aside_for_an_empty_one() -> None:
-    volume = thing("PersistentVolume", "slurm-jail", spec={"claimRef": {"namespace": "slurm", "name": "jail"}})
-    kubectl, other = FakeCluster(items_there=[NAMESPACE, volume]), with_change(stacks.dev(), "jail.storage_class", "f")
-    planned_in(kubectl)
-    with pytest.raises(Refused, match=r"the volume slurm-jail has all users' files .* storage class f"):
-        planned_in(kubectl, other)
-    volume["spec"]["claimRef"]["namespace"] = "another"
-    planned_in(kubectl, other)
-
-
 # Comparing a stack with its cluster, with kubectl's answers recorded from a real one
 
 
