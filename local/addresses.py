@@ -94,14 +94,9 @@ def overlaps(addresses: Addresses, routes: Iterable[Mapping[str, Any]]) -> list[
     ours = [ipaddress.IPv4Network(text) for text in addresses.as_json().values()]
     found: list[str] = []
     for route in routes:
-        target, device = str(route.get("dst", "")), str(route.get("dev", "?"))
-        if target == "default" or device == BRIDGE:
+        device = str(route.get("dev", "?"))
+        if route["dst"] == "default" or device == BRIDGE:
             continue
-        try:
-            network = ipaddress.IPv4Network(target)
-        except ValueError:
-            continue
-        if network.prefixlen == 0:
-            continue
+        network = ipaddress.IPv4Network(route["dst"])
         found += [f"{mine} overlaps {network} on {device}" for mine in ours if mine.overlaps(network)]
     return found
