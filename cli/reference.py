@@ -63,10 +63,6 @@ def _written(option: Any) -> str:
     return f"{', '.join(sorted(option.opts, key=len))}{value}"
 
 
-def _needed(option: Any) -> bool:
-    return option.param_type_name == "option" and bool(option.required)
-
-
 def _argument(argument: Any) -> str:
     name = (argument.metavar or argument.name.upper().strip("_")).strip("[]") + ("..." if argument.nargs == -1 else "")
     return name if argument.required else f"[{name}]"
@@ -78,11 +74,6 @@ def _brief(text: str | None) -> str:
     return " ".join([first, *(one for one in more if one.startswith("Default"))])
 
 
-def _clause(text: str) -> str:
-    """A command's text, without what explains it after a colon or a semicolon."""
-    return re.sub(r"[:;] .*", ".", text)
-
-
 def _wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, 158, subsequent_indent="  " * text.startswith("- "), break_on_hyphens=False)
 
@@ -91,11 +82,13 @@ def _described(path: str, command: Any) -> Iterator[str]:
     """Usage, what it does, how it ends, and its own options."""
     options = [(name, text) for name, text in _options(command) if name not in COMMON]
     names = [f"[{re.split('[, ]', name)[0]}]" for name, _ in _options(command) if name in COMMON and "-c" not in name]
-    names += [max(one.opts, key=len) + f" {one.metavar or 'X'}" for one in command.params if _needed(one)]
+    needed = (one for one in command.params if one.param_type_name == "option" and one.required)
+    names += [max(one.opts, key=len) + f" {one.metavar or 'X'}" for one in needed]
     arguments = {_argument(one): one.help for one in command.params if one.param_type_name == "argument"}
     exit_status = re.search(r"Exit status:? (?:0; )?(.*?[.])(?:\s|$)", command.help or "", re.DOTALL)
     status = f" Exit: {' '.join(exit_status[1].split())}" if exit_status else ""
-    yield from ("", *_wrapped(f"`{' '.join([path, *names, *arguments])}`: {_clause(_brief(command.help))}{status}"))
+    does = re.sub(r"[:;] .*", ".", _brief(command.help))  # what comes then explains it
+    yield from ("", *_wrapped(f"`{' '.join([path, *names, *arguments])}`: {does}{status}"))
     documented = [(name.strip("[]"), _brief(text)) for name, text in arguments.items() if text]
     own = [line for name, text in [*documented, *options] for line in _wrapped(f"- `{name}` {text}")]
     yield from ("", *own) if own else ()

@@ -66,9 +66,6 @@ def open_console() -> Console:
 
 # ---------------------------------------------------------------- times as people write them, in UTC as in the pods
 
-YEAR_10000 = 253402300800
-"""Seconds since 1970, from which on Python has no date: a job may be wanted to begin then."""
-
 DEFAULT_PERIOD = timedelta(days=30)
 
 _AGO = re.compile(r"(?:now ?- ?)?(\d{1,9}) ?([a-z]+)")

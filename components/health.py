@@ -77,15 +77,11 @@ class Health(pulumi.ComponentResource):
             f"{name}-account", metadata=args.scope.metadata(WATCH, WATCH), opts=self._child
         )
         if args.health.machines.follow:
-            self._allow_pods(name, args)
+            rules = [rbac.rule("pods", "list", "watch")]  # to see where workers run
+            rbac.allow(name, args.scope.metadata(WATCH, WATCH), self._account, rules, self._child)
             self._allow_nodes(name, args)
         self.deployment = self._create_deployment(name, args)
         self.register_outputs({"settings": self.settings.metadata})
-
-    def _allow_pods(self, name: str, args: HealthArgs) -> None:
-        """To see where workers run."""
-        rules = [rbac.rule("pods", "list", "watch")]
-        rbac.allow(name, args.scope.metadata(WATCH, WATCH), self._account, rules, self._child)
 
     def _allow_nodes(self, name: str, args: HealthArgs) -> None:
         """To read the Kubernetes nodes, which are in no namespace; to change them only if that is asked for."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import re
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -162,89 +161,24 @@ def _unwrap(annotation: Any) -> Any:
             return annotation
 
 
-_LOGIN: Final = ", as login nodes follow their sessions no longer: remove it"
-
-
-def _setting(key: str, section: str = "slurm") -> str:
-    return f": write it as {section}.settings.{key}, or remove it"
-
-
 GONE: Final = {
-    "accounting.retention.events": _setting("PurgeEventAfter", "accounting"),
-    "accounting.retention.reservations": _setting("PurgeResvAfter", "accounting"),
-    "accounting.retention.suspends": _setting("PurgeSuspendAfter", "accounting"),
-    "accounting.retention.transactions": _setting("PurgeTXNAfter", "accounting"),
-    "backup.cpu": ": remove it. A backup asks for 100m",
-    "backup.memory": ": remove it. A backup asks for 256Mi, and has no limit",
-    "backup.rehearse_every": ": remove it. The alert BackupUnrehearsed fires after 30 days",
     "cloud.backups": ": remove it. Make the bucket and its access key with the vendor's command. Of one that was made "
     "here, Pulumi has to forget all six resources before the next `up` (docs/backups.md)",
     "cloud.gpu_stack": ": remove it. Machines have the vendor's drivers, always. Where it was `operators`, the next "
     "`up` removes NVIDIA's operators at once: drain all GPU pools first",
-    "cloud.kubernetes.node_version": ": remove it. Machines have the newest of `version`",
-    "cloud.quotas": ": remove it. `slurmstack doctor cloud` asks the service for its quotas",
-    "cloud.rdma_resource": ": remove it. It is rdma/ib",
-    "cloud.*.boot_disk.block_size": ": remove it. It is 4Ki",
     "controller.replicas": ": remove it. One controller starts again in seconds after its process or its pod; after a "
     "lost machine docs/availability.md helps. Where there are two, `kubectl delete pod controller-1 -n NAMESPACE` "
     "first. With controller.storage_class add controller.access_mode: ReadWriteMany, so that the volume stays",
-    "dashboard.cpu": ": remove it. The page asks for 20m",
-    "dashboard.memory": ": remove it. The page asks for 64Mi, and has up to 2Gi",
-    "health.interval": _setting("HealthCheckInterval"),
-    "health.machines.conditions": ": remove it. `release: cordon` with `release_condition` sets a condition of your "
-    "choice on machines that are drained for a hardware fault and free of jobs",
-    "health.tests.account": ": remove it. It is `health`",
-    "health.tests.intervals": ": remove it. Tests run once a day",
-    "health.tests.max_under_test": ": remove it. At most a tenth of the nodes is under test",
-    "health.tests.nccl_tests": ": remove it. Tests start `all_reduce_perf`, which has to be in the jail's PATH: "
-    "a link in /usr/local/bin serves",
-    "health.tests.partition": ": remove it. Tests run in the first partition of each node",
-    "health.tests.platforms": ": write what is expected below the pool's own name in `health.tests.expected`",
-    "health.tests.qos": ": remove it. Tests have the QOS of the account `health`, which you may declare",
-    "login.sessions_per_node": _LOGIN,
-    "login.idle_timeout": _LOGIN,
-    "login.drain_timeout": _LOGIN,
-    "login.user_limits.logins": ": remove it. `processes` and `total_memory` bound what one user's sessions take",
     "logs": ": remove it. The next `up` removes the collector: have one of yours read the pods' standard output, as of "
     "all other pods (docs/diagnose.md)",
-    "monitoring.nodes": ": remove it. Node exporters come with a Prometheus of the site's, as kube-prometheus-stack",
-    "partitions.*.priority_job_factor": ": write it as settings.PriorityJobFactor of the partition, or remove it",
-    "preemption.exempt_time": _setting("PreemptExemptTime"),
-    "prices": ", and so is `slurmstack cost`: remove it. Your provider's own price list and calculator serve instead",
-    "priority": ": write its keys as slurm.conf has them, below slurm.settings: PriorityWeightFairshare, "
-    "PriorityWeightQOS, PriorityWeightTRES, PriorityDecayHalfLife, PriorityMaxAge and others",
     "reservations": ": remove it. Slurm's own command makes and changes them: `scontrol create reservation` "
-    "(docs/scheduling.md). Those that are there stay, unless `images` names an earlier version's, which would remove "
-    "them: first `scontrol update reservationname=NAME comment=kept`",
-    "rest.cpu": ": remove it. A pod asks for 50m",
-    "rest.max_connections": ": remove it. slurmrestd takes 124 at a time; `rest.size` adds pods",
-    "rest.memory": ": remove it. A pod asks for 128Mi, and has no limit",
-    "rest.tls.issuer": ": remove it. Make a Certificate of cert-manager's in the namespace, and name its Secret in "
-    "rest.tls.secret",
-    "rest.threads": ": remove it. slurmrestd has 8; `rest.size` adds pods",
-    "sssd.memory": ": remove it. SSSD asks for 64Mi",
-    "worker_nodes.*.autoscaling.*_size": ": remove it. Node groups follow the worker pods, up to 100 machines each",
-    "worker_nodes.*.boot_disk.block_size": ": remove it. It is 4Ki",
-    "worker_nodes.*.drivers_preset": ": remove it. Machines with GPUs have cuda13.0",
-    "worker_nodes.*.labels": ": remove it. Machines have the labels slurmstack/pool and slurmstack/role; a "
-    "`node_selector` by any other finds no new machine",
-    "worker_nodes.*.launch": ": remove it. Where a node of a job does not come, its others are always ended at once",
-    "worker_nodes.*.taints": ": write it below `tolerations` where the machines are not made by the cloud, else remove "
-    "it: only workers go to a pool's machines",
-    "worker_nodes.*.timezone": ": remove it, with `windows`",
-    "worker_nodes.*.update_strategy.drain_timeout": ": remove it. Machines wait for their jobs as `drain_timeout` of "
-    "the pool says",
-    "worker_nodes.*.update_strategy.max_surge": ": remove it. There are never more machines meanwhile",
-    "worker_nodes.*.warm_machines": ": remove it. `size.min` keeps nodes, and so their machines",
-    "worker_nodes.*.windows": ": remove it. `size.min` keeps nodes, and a scheduled pipeline may change it. A "
-    "recurring reservation keeps jobs from nodes at some hours (docs/elastic.md)",
+    "(docs/scheduling.md). Those that are there stay",
 }
-"""What became of sections and keys, by their places in a stack file; `*` is a name, which may have dots."""
+"""What became of sections and keys whose removal takes something away that runs or is kept. CHANGELOG.md has all."""
 
 
 def what_became(where: str) -> str | None:
-    """Of a section or key that there was once; None for any other."""
-    for place, note in GONE.items():
-        if re.fullmatch(place.replace(".", "[.]").replace("*", ".+"), where):
-            return f"this {'key' if '.' in where else 'section'} is gone{note}"
-    return None
+    """Of such a section or key; None for any other."""
+    if where not in GONE:
+        return None
+    return f"this {'key' if '.' in where else 'section'} is gone{GONE[where]}"

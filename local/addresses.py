@@ -79,9 +79,6 @@ class Addresses:
 def from_environment(environ: Mapping[str, str] | None = None) -> Addresses:
     """Read the range of which nodes, pods and Services have parts; `LocalError` where it is no usable one."""
     values = os.environ if environ is None else environ
-    for gone in ("SLURMSTACK_NODE_RANGE", "SLURMSTACK_POD_RANGE", "SLURMSTACK_SERVICE_RANGE"):
-        if values.get(gone):
-            raise LocalError(f"{gone} is gone", f"set {_VARIABLE} to a free /16 for all three, for example {_DEFAULT}")
     text = values.get(_VARIABLE) or _DEFAULT
     try:
         network = ipaddress.IPv4Network(text)
@@ -97,14 +94,9 @@ def overlaps(addresses: Addresses, routes: Iterable[Mapping[str, Any]]) -> list[
     ours = [ipaddress.IPv4Network(text) for text in addresses.as_json().values()]
     found: list[str] = []
     for route in routes:
-        target, device = str(route.get("dst", "")), str(route.get("dev", "?"))
-        if target == "default" or device == BRIDGE:
+        device = str(route.get("dev", "?"))
+        if route["dst"] == "default" or device == BRIDGE:
             continue
-        try:
-            network = ipaddress.IPv4Network(target)
-        except ValueError:
-            continue
-        if network.prefixlen == 0:
-            continue
+        network = ipaddress.IPv4Network(route["dst"])
         found += [f"{mine} overlaps {network} on {device}" for mine in ours if mine.overlaps(network)]
     return found

@@ -81,11 +81,6 @@ def ensure_images(
     return images
 
 
-def are_built(slurm_version: str) -> bool:
-    """Whether the images of the present sources are there."""
-    return (paths.cache_images() / image_tag(slurm_version) / _ARCHIVE).exists()
-
-
 def _build(report: Report, buildah: Buildah, images: ImageSet) -> None:
     apt = debian.read_apt_settings()
     base = _ensure_base(report, buildah, images.slurm_version, apt)
@@ -178,7 +173,6 @@ def _forget_old(buildah: Buildah, base: str) -> None:
     builds = sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
     for path in builds[KEEP_BUILDS:]:
         shutil.rmtree(path, ignore_errors=True)
-    shutil.rmtree(paths.cache() / "containerd", ignore_errors=True)  # of earlier versions
     tags = [path.name for path in builds[:KEEP_BUILDS]]
     buildah.remove([name for name in buildah.images() if _is_old(name, tags, base)])
 

@@ -50,7 +50,7 @@ def check(addresses: Addresses) -> None:
 
 def mtu() -> int:
     """Give the packet size of the way out, so that pods do not send what cannot leave."""
-    return min((_mtu_of(device) for device in _uplinks()), default=1500)
+    return min((int(Path(f"/sys/class/net/{device}/mtu").read_text()) for device in _uplinks()), default=1500)
 
 
 def hardware_address(address: str) -> str:
@@ -200,10 +200,6 @@ def _routes() -> list[dict[str, Any]]:
 def _uplinks() -> list[str]:
     devices = [str(route["dev"]) for route in _routes() if route.get("dst") == "default" and "dev" in route]
     return list(dict.fromkeys(device for device in devices if (_CONF / device).exists()))
-
-
-def _mtu_of(device: str) -> int:
-    return int(Path(f"/sys/class/net/{device}/mtu").read_text())
 
 
 _TABLE = "slurmstack"

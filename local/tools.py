@@ -73,13 +73,16 @@ class Tools:
     def env(self, base: Mapping[str, str] | None = None) -> dict[str, str]:
         """Give the environment in which programs of the tree run and find each other and their libraries."""
         env = dict(os.environ if base is None else base)
-        search = [*self._directories(_BIN_DIRS), *_host_path(env.get("PATH", ""))]
-        env["PATH"] = ":".join(search)
-        libraries = [str(found) for found in self._libraries()]
+        env["PATH"] = ":".join(_host_path(env.get("PATH", "")))
+        if self.tree is None:
+            return env
+        programs = [str(self.tree / part) for part in _BIN_DIRS if (self.tree / part).is_dir()]
+        env["PATH"] = ":".join([*programs, env["PATH"]])
+        libraries = [str(found) for pattern in _LIB_GLOBS for found in sorted(self.tree.glob(pattern))]
         if libraries:
             env["LD_LIBRARY_PATH"] = ":".join([*libraries, *filter(None, [env.get("LD_LIBRARY_PATH")])])
-        scripts = self.tree / "usr/share/debootstrap" if self.tree else None
-        if scripts and scripts.is_dir():
+        scripts = self.tree / "usr/share/debootstrap"
+        if scripts.is_dir():
             env["DEBOOTSTRAP_DIR"] = str(scripts)
         return env
 
@@ -96,12 +99,6 @@ class Tools:
         if self.tree and (self.tree / relative).exists():
             return self.tree / relative
         return Path("/") / relative
-
-    def _directories(self, relative: Iterable[str]) -> list[str]:
-        return [str(self.tree / part) for part in relative if (self.tree / part).is_dir()] if self.tree else []
-
-    def _libraries(self) -> list[Path]:
-        return [found for pattern in _LIB_GLOBS for found in sorted(self.tree.glob(pattern))] if self.tree else []
 
 
 def ensure_tools(report: Report, requirements: Iterable[Requirement] = REQUIREMENTS) -> Tools:

@@ -9,8 +9,6 @@ A JSON object. Limits that are not set are left out, so that the document of som
 - `qos`: by name; the fields of `config.sections.accounting.Qos`.
 - `users`: by name. `default_account`, `admin_level` and `associations`: account -> fields of
   `config.sections.accounting.Association`.
-- `reservations`: none. The program of earlier images fails without the key, and removes what it had made itself; the
-  next release drops it.
 
 Limits of wall time are in minutes, as Slurm keeps them; `preempt_exempt_time` and `grace_time` in seconds.
 """
@@ -79,7 +77,6 @@ def policy(config: ClusterConfig) -> dict[str, Any]:
         "accounts": {name: _account(name, declared, config) for name in in_order},
         "qos": {name: _qos(name, config.qos[name]) for name in sorted(config.qos)},
         "users": users,
-        "reservations": {},
     }
 
 

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from cli.program import recording
-from cli.program.recording import Recording
+from cli.program.recording import Recording, Registration
 from cli.program.values import Unknown
 
 copyreg.pickle(Unknown, lambda _: "UNKNOWN")  # there is only one of it, also in a copy
@@ -22,6 +22,11 @@ def pod_template(inputs: Mapping[str, Any]) -> dict[str, Any] | None:
     if not isinstance(spec, dict):
         return None
     return (spec.get("jobTemplate", {}).get("spec") or spec).get("template")
+
+
+def of_type(recording: Recording, type_: str) -> list[Registration]:
+    """Registrations of one type token."""
+    return [registration for registration in recording if registration.type == type_]
 
 
 def record(sections: Mapping[str, Any], *, stack: str, preview: bool = False, **given: Any) -> Recording:

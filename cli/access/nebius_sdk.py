@@ -59,7 +59,8 @@ def open_sdk() -> SDK:
         if named:
             file = Path(named)
             return SDK(user_agent_prefix=USER_AGENT, resolver=resolver, options=options, credentials_file_name=file)
-        if os.environ.get(TOKEN_ENV) and not _profile_file().is_file():
+        profile = Path(DEFAULT_CONFIG_DIR, DEFAULT_CONFIG_FILE).expanduser()
+        if os.environ.get(TOKEN_ENV) and not profile.is_file():
             return SDK(user_agent_prefix=USER_AGENT, resolver=resolver, options=options, credentials=EnvBearer())
         return SDK(
             user_agent_prefix=USER_AGENT,
@@ -78,10 +79,6 @@ def close_sdk(sdk: SDK) -> None:
     """End its connections. What does not end in time ends with the process: its threads are daemons."""
     with suppress(TimeoutError):
         sdk.sync_close(timeout=CLOSE_S)
-
-
-def _profile_file() -> Path:
-    return (Path(DEFAULT_CONFIG_DIR) / DEFAULT_CONFIG_FILE).expanduser()
 
 
 def _error_text(error: Exception) -> str:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import base64
-import os
+import re
 import shutil
-import socket
 import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -130,31 +128,15 @@ def host_public_key(kubectl: Kubectl, namespace: str) -> str | None:
 @contextmanager
 def forwarded(kubectl: Kubectl, namespace: str, service: str, target: int) -> Iterator[int]:
     """A port on 127.0.0.1 that leads to a Service, and is open. Raises Failure."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
-    forward = subprocess.Popen(
-        [*kubectl.command(), "port-forward", "-n", namespace, f"service/{service}", f"{port}:{target}"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env=os.environ,
-    )
-    try:
-        _await_port(port, forward)
-        yield port
-    finally:
-        forward.terminate()
-        forward.wait()
-
-
-def _await_port(port: int, forward: subprocess.Popen[bytes]) -> None:
-    for _ in range(100):
-        if forward.poll() is not None:
-            words = forward.stderr.read().decode().strip() if forward.stderr else ""
-            raise Failure(f"kubectl port-forward ended: {words}")
+    command = [*kubectl.command(), "port-forward", "-n", namespace, f"service/{service}", f":{target}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as forward:
+        assert forward.stdout is not None
+        assert forward.stderr is not None
         try:
-            with socket.create_connection(("127.0.0.1", port), timeout=1):
-                return
-        except OSError:
-            time.sleep(0.1)
-    raise Failure("kubectl port-forward did not open its port within 10 s")
+            # `Forwarding from 127.0.0.1:40123 -> 22`, when it is open.
+            opened = re.search(r":(\d+) ->", forward.stdout.readline())
+            if opened is None:
+                raise Failure(f"kubectl port-forward ended: {forward.stderr.read().strip()}")
+            yield int(opened[1])
+        finally:
+            forward.terminate()

@@ -26,12 +26,11 @@ database, and so starts anew with that, too."""
 
 _STARTING = (ACCOUNTING, CONTROLLER, WORKER, LOGIN, ELASTIC)
 
-_OF_SLURM = ("restore-look", "restore-database", "restore-state")
 _OF_JAIL = ("restore-jail", "users")
 """Containers of a restore. Accounts in the jail are those of the stack file."""
 
-_LOOKING = frozenset({"", "restore-choose", "restore-look"})
-"""Containers that replace nothing, the last of older releases; and where none has begun."""
+_LOOKING = frozenset({"", "restore-choose"})
+"""The container that replaces nothing; and where none has begun."""
 
 _GRACE = 10
 """Seconds for pods of workers and login nodes to end. Their jobs have no slurmctld to report to."""
@@ -164,7 +163,8 @@ class Restoring:
 
     def _put_back(self, backup: str) -> str:
         env = {"WHAT": " ".join(self._parts), "AT": backup}
-        without = [*(() if "jail" in self._parts else _OF_JAIL), *(_OF_SLURM if {*self._parts} == {"jail"} else ())]
+        of_slurm = ["restore-state"] if {*self._parts} == {"jail"} else []
+        without = [*of_slurm, *(() if "jail" in self._parts else _OF_JAIL)]
         make_job(self._kubectl, self._namespace, RESTORE, name=RESTORE, env=env, without=without)
         return follow_job(self._kubectl, self._namespace, RESTORE, self._report)
 

@@ -73,12 +73,12 @@ def apply(kubectl: Kubectl, planned: Plan, lock: Lock, before_prune: Callable[[]
         (item for item in planned.objects if not item.cluster_scoped), key=lambda item: not _grows(planned, item)
     )
     send(kubectl, [*first, *rest])
-    if planned.pool_leaves:
+    if any(POOL_LABEL in labels_of(item) for item in planned.left):
         before_prune()
     if left := [f"{kind_of(item)}/{item['metadata']['name']}" for item in planned.left]:
         kubectl.run("delete", *sorted(left), "-n", planned.namespace, "--ignore-not-found", "--wait=false")
-    if planned.is_only_kept:
-        _unmark(kubectl, planned.namespace)
+    if planned.is_only_kept:  # the cluster is there again
+        kubectl.run("label", "namespace", planned.namespace, f"{KEPT}-", f"--field-manager={FIELD_MANAGER}")
 
 
 def _grows(planned: Plan, item: Manifest) -> bool:
@@ -86,11 +86,6 @@ def _grows(planned: Plan, item: Manifest) -> bool:
     if item.kind != "StatefulSet" or item.key not in planned.live or POOL_LABEL not in labels_of(item.document):
         return False
     return bool(planned.live[item.key]["spec"].get("replicas", 1) < item.document["spec"].get("replicas", 1))
-
-
-def _unmark(kubectl: Kubectl, namespace: str) -> None:
-    """The cluster is there again."""
-    kubectl.run("label", "namespace", namespace, f"{KEPT}-", f"--field-manager={FIELD_MANAGER}")
 
 
 def send(kubectl: Kubectl, objects: Sequence[Manifest]) -> None:

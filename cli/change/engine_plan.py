@@ -11,7 +11,7 @@ from cli.access.reach import reach, reach_if_made
 from cli.change.change import Action, Change, compare, of_recording, of_states
 from cli.change.effects import Effect, effects
 from cli.change.jobs import JobsTouched, jobs_touched
-from cli.change.owner import refuse_foreign, refuse_half_restored, refuse_other_stack, refuse_rolling
+from cli.change.owner import refuse_foreign, refuse_half_restored, refuse_other_stack
 from cli.errors import Failure
 from cli.program.recording import Made, record
 from cli.program.values import Resource, Secret, contains, from_state
@@ -54,15 +54,8 @@ def against_state_and_cluster(stack: Stack, document: Mapping[str, Any]) -> Engi
     there = next(iter(kubectl.items("namespace", namespace)), None)
     refuse_foreign(there)
     refuse_other_stack(kubectl, there, stack.name)
-    workloads = kubectl.items("statefulset,deployment", "-n", namespace)
-    refuse_half_restored(workloads)
-    refuse_rolling(kubectl, namespace, workloads)
+    refuse_half_restored(kubectl.items("statefulset,deployment", "-n", namespace))
     return against_state(stack, document)
-
-
-def removal(stack: Stack, document: Mapping[str, Any]) -> EnginePlan:
-    """What it means to destroy everything in a document that `pulumi stack export` printed."""
-    return compared(stack, of_export(document), [])
 
 
 def compared(stack: Stack, before: Sequence[Resource], after: Sequence[Resource]) -> EnginePlan:

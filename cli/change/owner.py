@@ -15,7 +15,7 @@ from cli.errors import Failure, Refused
 from cli.kubectl.client import FIELD_MANAGER, Kubectl, annotations_of, cluster_labels, labels_of
 from cli.stack import Stack
 from config.cluster import ClusterConfig
-from slurm.names import GENERATED, HOMES, JAIL_DIR, JAIL_ROOTS, POOL_LABEL, RELEASE_ANNOTATION, SIZE_ANNOTATION, STACK
+from slurm.names import GENERATED, HOMES, JAIL_DIR, JAIL_ROOTS, RELEASE_ANNOTATION, SIZE_ANNOTATION, STACK
 
 STATE_CLAIM = "controller-state"
 STATE = "the job queue and Slurm's other state"
@@ -154,48 +154,6 @@ def refuse_other_kept(namespace: Mapping[str, Any] | None, config: ClusterConfig
     if why:
         kept = f"the namespace {namespace['metadata']['name']!r} has the data that `destroy` has kept"
         raise Refused(f"{kept}. {why}", hint="`slurmstack destroy --delete-data` deletes it for good")
-
-
-def refuse_left_behind(
-    kubectl: Kubectl,
-    namespace: str,
-    wanted: Mapping[tuple[str, str], Mapping[str, Any]],
-    found: Mapping[tuple[str, str], Mapping[str, Any]],
-) -> None:
-    """Raise Refused where a claim would get a new empty volume, and an older one is reserved for it.
-
-    Its claim may have gone by other hands than ours. `found`: what is there, in no namespace, too.
-    """
-    for (kind, name), volume in found.items():
-        reserved = volume["spec"].get("claimRef", {}) if kind == "PersistentVolume" else {}
-        at = ("PersistentVolumeClaim", str(reserved.get("name")))
-        if reserved.get("namespace") != namespace or at in found or at not in wanted or (kind, name) in wanted:
-            continue
-        if not (spec := wanted[at]["spec"]).get("volumeName"):
-            raise Refused(
-                f"the volume {name} has {DATA.get(at[1], 'files')}, from an earlier cluster in namespace {namespace}, "
-                f"and the stack file asks for another, empty one: storage class "
-                f"{spec.get('storageClassName') or 'of the cluster'}",
-                hint="remove the volume's storage_class from the stack file to go on with what is there; "
-                f"`{kubectl.shown} delete persistentvolume {name}` if it is not needed",
-            )
-
-
-def refuse_rolling(kubectl: Kubectl, namespace: str, workloads: Iterable[Mapping[str, Any]]) -> None:
-    """Raise Failure for pools made when Kubernetes replaced their pods: `rollingUpdate` stays beside `OnDelete`.
-
-    The API server refuses the two together, and no server-side apply removes a default.
-    """
-    pools = [item for item in workloads if item["kind"] == "StatefulSet" and POOL_LABEL in labels_of(item)]
-    rolls = [item for item in pools if "rollingUpdate" in item.get("spec", {}).get("updateStrategy", {})]
-    if rolls:
-        names = [str(item["metadata"]["name"]) for item in rolls]
-        patch = json.dumps({"spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}}})
-        raise Failure(
-            f"{', '.join(names)}: the StatefulSet was made by an older version",
-            hint=f"patch it once, which touches no pod: {kubectl.shown} -n {namespace} patch "
-            f"--field-manager={FIELD_MANAGER} statefulset {' '.join(names)} --type=merge -p '{patch}'",
-        )
 
 
 def refuse_half_rotated(objects: Iterable[Mapping[str, Any]]) -> None:

@@ -18,10 +18,8 @@ from cli.change.owner import (
     KEPT,
     refuse_half_restored,
     refuse_half_rotated,
-    refuse_left_behind,
     refuse_other_kept,
     refuse_other_stack,
-    refuse_rolling,
     refuse_takeover,
 )
 from cli.errors import Failure, Refused
@@ -80,11 +78,6 @@ class Plan:
         return [item for item in self.inside.values() if item["kind"] in kinds and POOL_LABEL in labels_of(item)]
 
     @property
-    def pool_leaves(self) -> bool:
-        """Whether there is a pool that is no longer in the stack."""
-        return any(POOL_LABEL in labels_of(item) for item in self.left)
-
-    @property
     def is_only_kept(self) -> bool:
         """Whether `destroy` has left nothing of the cluster but its data and keys."""
         return self.exists and KEPT in labels_of(self.live["Namespace", self.namespace])
@@ -111,11 +104,6 @@ def plan(kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *
         objects = manifests(record(sections, stack=stack, generated=kept))  # the program needs no more than the keys
         inside |= operated.result()
         found = {key(item): item for item in (*it.result(), *outside.result())} | inside
-    if kept.damaged:
-        raise Failure(
-            f"Secret {GENERATED}: {', '.join(kept.damaged)} is no such key",
-            hint='put the Secret back from its backup (docs/rotate-keys.md, "Back up the keys")',
-        )
     wanted = {item.key for item in objects}
     planned = Plan(
         namespace=namespace,
@@ -133,8 +121,6 @@ def plan(kubectl: Kubectl, config: ClusterConfig, sections: Mapping[str, Any], *
     refuse_half_restored(planned.inside.values())
     refuse_half_rotated(planned.inside.values())
     refuse_other_kept(there, config, has_jail=("PersistentVolumeClaim", JAIL) in planned.live)
-    refuse_left_behind(kubectl, namespace, planned.wanted, found)
-    refuse_rolling(kubectl, namespace, planned.live.values())
     return planned
 
 
@@ -271,13 +257,8 @@ def _operated(kubectl: Kubectl, namespace: str) -> dict[tuple[str, str], dict[st
 
 
 def _was_applied(item: Mapping[str, Any], namespace: str) -> bool:
-    """Whether an apply has made an object for this cluster, and may delete it: no claim or volume, which hold data.
-
-    An earlier version kept a list of its objects in a Secret, which has a label by that.
-    """
-    labels, name = labels_of(item), str(item["metadata"]["name"])
-    if "applyset.kubernetes.io/id" in labels:
-        return name == "slurmstack"
+    """Whether an apply has made an object for this cluster, and may delete it: no claim or volume, which hold data."""
+    labels = labels_of(item)
     ours = labels.get("app.kubernetes.io/part-of"), labels.get("app.kubernetes.io/instance")
     entries = item["metadata"].get("managedFields") or ()
     by_apply = any(entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply" for entry in entries)

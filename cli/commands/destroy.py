@@ -15,7 +15,7 @@ import typer
 from cli.access.reach import reach_if_made, whereabouts
 from cli.backup.restore import refuse_restoring
 from cli.change.effects import refuse
-from cli.change.engine_plan import removal
+from cli.change.engine_plan import compared, of_export
 from cli.change.jobs import jobs_destroyed, lines, refuse_lost_jobs
 from cli.change.lock import held
 from cli.change.owner import (
@@ -106,7 +106,7 @@ def destroy(
     by_pulumi = choose(stack, engine) == "pulumi"
     _refuse_protected(stack, by_pulumi=by_pulumi, delete_data=delete_data)
     if isinstance(stack.config.cloud, NebiusCloud):
-        lost = removal(stack, engines.export(stack))
+        lost = compared(stack, of_export(engines.export(stack)), [])
         print_lines(effect_lines(lost.effects))
         refuse(lost.effects)
     kubectl = reach_if_made(stack)
@@ -228,8 +228,6 @@ class _Order:
 
         Where Pulumi does that, under a lock of its own, it has nothing to wait for. Interrupted, it can be run again.
         """
-        if self.by_pulumi:  # its own lock is taken by `pulumi destroy`, after all pods have ended
-            engines.refuse_locked(self.stack)
         with nullcontext() if self.by_pulumi else held(self.kubectl, self.namespace, "destroy", report):
             # Jobs may have come while a question waited, or somebody else who had the lock.
             self.judge(again=True)

@@ -17,6 +17,7 @@ from cli.images.names import pin as pin_digests
 from cli.images.tools import LOCAL, build_images, build_local, default_base, open_tool, push_images
 from cli.stack import Stack, open_stack
 from local.report import PlainReport, Report, RichReport, open_report
+from slurm.images import DEFAULT_REGISTRY
 
 app = typer.Typer(
     help="The container images: build them, push them to a registry.",
@@ -101,7 +102,7 @@ def push(
     """
     stack = open_stack(config)
     names = choose_names(stack, registry=registry, tag=tag, slurm_version=slurm_version)
-    if names.is_unregistered:
+    if names.registry == DEFAULT_REGISTRY:
         raise Failure(
             "no registry to push to",
             hint="name it with --registry, or in the stack file as slurmstack:images: {registry: ...}",

@@ -120,23 +120,14 @@ def read_file(path: Path) -> KeptValues:
     except FileNotFoundError:
         return KeptValues({})
     except (OSError, ValueError, TypeError) as error:
-        raise _unreadable(path, str(error)) from error
-
-
-def _unreadable(path: Path, why: str) -> Failure:
-    return Failure(
-        f"{path}, which keeps the generated keys, cannot be read: {why}",
-        hint="restore it from a backup; without it new keys would be made, and running pods keep the old ones",
-    )
+        raise Failure(
+            f"{path}, which keeps the generated keys, cannot be read: {error}",
+            hint="restore it from a backup; without it new keys would be made, and running pods keep the old ones",
+        ) from error
 
 
 def write_file(path: Path, kept: KeptValues) -> None:
-    """Keep the values in a file that only its owner can read; it appears whole or not at all.
-
-    Raises Failure, with nothing written, if a kept value was damaged.
-    """
-    if kept.damaged:
-        raise _unreadable(path, f"{', '.join(kept.damaged)} is no such key")
+    """Keep the values in a file that only its owner can read; it appears whole or not at all. Raises Failure."""
     if not kept.changed:
         return
     try:

@@ -53,11 +53,6 @@ class ImageNames:
         """Full name of each role's image."""
         return {role: self.reference(role) for role in ROLES}
 
-    @property
-    def is_unregistered(self) -> bool:
-        """Whether these images are meant for this machine's tools only."""
-        return self.registry == DEFAULT_REGISTRY
-
 
 def choose_names(stack: Stack, *, registry: str | None, tag: str | None, slurm_version: str | None) -> ImageNames:
     """Options first, then the stack file, then what the sources say. Raises Failure for what no image can be called."""

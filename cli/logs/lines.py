@@ -16,7 +16,7 @@ import typer
 from cli.errors import USAGE, Failure
 from cli.kubectl.client import Kubectl, complaint, component_of, labels_of, refuse_no_namespace
 from cli.status.snapshot import KnownJob, read_job
-from cli.text import YEAR_10000, printable
+from cli.text import printable
 from images.common.slurm_jobs import RUNNING, Job
 from images.common.slurm_records import moment
 from slurm.names import POOL_LABEL, WORKER
@@ -364,11 +364,11 @@ def errors_on_nodes(
 
 
 def _lines_of(known: KnownJob, now: datetime) -> Iterator[Line]:
-    """What Slurm knows, to the second. None of what has no time, or one that no calendar of Python's has."""
+    """What Slurm knows, to the second. None of what has no time."""
     events = [("sacct", run["JobID"], one) for run in known.runs for one in _run_events(run)]
     events += [("squeue", job.id, one) for job in known.present for one in _shown(job, now, alone=not known.runs)]
     for component, job, (at, text) in events:
-        if at is not None and at < YEAR_10000:
+        if at is not None:
             yield Line(at=to_the_second(at), component=component, place=f"job/{job}", text=text)
 
 

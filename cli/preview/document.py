@@ -163,11 +163,6 @@ def of_engine(stack: Stack) -> Preview:
 
 _PROGRAM = "/usr/libexec/slurmstack/policy"
 
-_RESERVATION = (
-    "stays, unless `images` names those of an earlier version, which remove it: "
-    "`scontrol update reservationname=NAME comment=kept` prevents that"
-)
-
 
 def planned_policy(kubectl: Kubectl | None, config: ClusterConfig) -> PolicyPlan | None:
     """Compare the stack file with Slurm. None without accounting, and where slurmdbd does not run yet."""
@@ -179,17 +174,13 @@ def planned_policy(kubectl: Kubectl | None, config: ClusterConfig) -> PolicyPlan
         return None
     variables = [f"{name}={value}" for name, value in environment(config).items()]
     where = ("exec", "-i", "-n", namespace, ACCOUNTING_HOST, "-c", ACCOUNTING, "--")
-    asked = if_slurmdbd_answers(["env", *variables, _PROGRAM, "--plan", "--json", "-"])  # which may rightly take long
+    asked = if_slurmdbd_answers(["env", *variables, _PROGRAM, "--plan", "-"])  # which may rightly take long
     done = kubectl.run(*where, *asked, stdin=policy_document(config), check=False)
     if done.returncode == NO_SLURMDBD:
         return _not_compared(SILENT_SLURMDBD)
     try:
         answer = json.loads(done.stdout)
-        # Of the program of earlier images: this version's leaves reservations alone.
-        theirs = [line for line in answer["changes"] if line.startswith("- reservation ")]
-        kept = [f"! {line.removeprefix('- ')} {_RESERVATION}" for line in theirs]
-        changes = (line for line in answer["changes"] if line not in theirs)
-        return PolicyPlan(changes=tuple(changes), notes=(*answer["notes"], *kept))
+        return PolicyPlan(changes=tuple(answer["changes"]), notes=tuple(answer["notes"]))
     except (ValueError, KeyError, TypeError):
         return _not_compared(message(done.stderr) or "no answer")
 

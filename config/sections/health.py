@@ -19,9 +19,6 @@ TESTS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Test -> the figures that it measures (images/health/node_tests)."""
 
-LIFTED: Final = frozenset({"dcgm-r1", "dcgm-r2", "dcgm-r3", "gpu-xid", "nccl-pair", "new-machine"})
-"""For what earlier versions drained. The watcher lifts that, but of gpu-xid (images/health/watch/watcher.py)."""
-
 
 def _test(name: str) -> str:
     if name not in TESTS:
@@ -78,8 +75,6 @@ KUBERNETES: Final = "kubernetes"
 def _known(names: Iterable[str], allowed: Iterable[str], what: str) -> None:
     allowed = sorted(allowed)
     for name in names:
-        if name in LIFTED:
-            raise ValueError(f"{name!r} is no longer {what}; remove it")
         if name not in allowed:
             raise ValueError(unknown_name(name, allowed, what=what))
 
@@ -172,8 +167,6 @@ class Health(Section):
         for name in self.programs:
             if name in CHECKS or name in TESTS or name == KUBERNETES:
                 return f"has programs.{name}, and a check of ours has this name; take another one"
-            if name in LIFTED:
-                return f"has programs.{name}, and drains of this name are an earlier version's; take another one"
         known = [*CHECKS, *self.programs]
         _known(self.disabled, known, "a check, in disabled")
         _known(self.report_only, [*known, KUBERNETES], "a check, in report_only")

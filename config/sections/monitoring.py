@@ -9,12 +9,6 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from config.base import Matching, Quantity, Section, Span, Volume, once, span_of
 from config.names import Image, LabelKey, LabelValue, NamespaceName, ObjectName, check_server, port_of
 
-
-def _runbooks(url: str) -> str:
-    url = url.rstrip("/")
-    return f"{url}.md" if url.endswith("/docs/runbooks") else url
-
-
 PageUrl = Annotated[
     str,
     Matching(
@@ -22,7 +16,6 @@ PageUrl = Annotated[
         "is not where a page is found: http:// or https://, a host, perhaps a port and a path, and no user, question "
         "mark or space, such as https://git.example.com/slurmstack/blob/main/docs/runbooks.md",
     ),
-    AfterValidator(_runbooks),
 ]
 """A URL to which `#name` is added."""
 
@@ -80,8 +73,8 @@ class Monitoring(Section):
     runbooks: PageUrl | None = None
     """URL at which people who are told find docs/runbooks.md:
     `https://git.example.com/slurmstack/blob/main/docs/runbooks.md`. Alerts have it as `runbook_url`, with their section
-    of the page added (`#slurmctlddown`). A URL that ends in `/docs/runbooks`, as it did when that was a directory, gets
-    `.md`. Default: alerts only have `runbook`, the section's path in the repository. Needs `install` or `existing`."""
+    of the page added (`#slurmctlddown`). Default: alerts only have `runbook`, the section's path in the repository.
+    Needs `install` or `existing`."""
 
     @property
     def is_on(self) -> bool:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
 from config.base import (
     PART_SCHEMA,
@@ -95,19 +94,12 @@ class UserLimits(Section):
     """CPU time of each process, in minutes (`cpu`)."""
 
 
-def _no_range(value: object) -> object:
-    if isinstance(value, Mapping):  # of earlier versions; config/errors.py has the keys that went with it
-        message = "login nodes follow their sessions no longer: write how many there are, for example 2"
-        raise ValueError(message)  # noqa: TRY004  it is told as the others are
-    return value
-
-
 class Login(Section):
     """Login nodes: sshd into the jail."""
 
     user_limits: UserLimits = Field(default_factory=UserLimits)
     """What one user may take of a login node."""
-    size: Annotated[int, BeforeValidator(_no_range)] = Field(default=2, ge=0, le=100, strict=True)
+    size: int = Field(default=2, ge=0, le=100, strict=True)
     """Number of login nodes behind the one Service; a connection goes to a random one."""
     service_type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
     """Type of the Kubernetes Service for SSH."""

@@ -102,7 +102,6 @@ def main(arguments: Sequence[str] | None = None, *, runner: Runner = run, clock:
     parser = argparse.ArgumentParser(prog="policy", description="Applies a policy document to Slurm.")
     parser.add_argument("document", metavar="FILE", help="the document; - for standard input")
     parser.add_argument("--plan", action="store_true", help="only tell what would be done, as JSON")
-    parser.add_argument("--json", action="store_true", help="as it is said to the program of earlier images")
     options, clock = parser.parse_args(arguments), clock or Clock()
     with program("policy", sys.stderr if options.plan else None) as log:
         try:

@@ -133,10 +133,9 @@ def superfluous(backups: Iterable[Backup], keep: Mapping[str, int]) -> list[str]
 def refuse_another_cluster(backups: Sequence[Backup], cluster: Iterable[str], url: str) -> None:
     """Raise RefusedError where the last backup is of another cluster, or of this one before it was made anew.
 
-    A new, empty cluster of the same stack file would put its emptiness in the place of what is to be restored. Backups
-    of before December 2026 have one print, of munge's key at the first of them, which may have been rotated since.
+    A new, empty cluster of the same stack file would put its emptiness in the place of what is to be restored.
     """
-    if backups and len(backups[-1].cluster) > 1 and backups[-1].cluster.isdisjoint(cluster):
+    if backups and backups[-1].cluster.isdisjoint(cluster):
         raise RefusedError(
             f"the last backup in {url}, {backups[-1].id}, is of another cluster, or of this one before it was made "
             "anew: they have no key in common. `slurmstack backup now` begins to save this cluster after it, as it is "

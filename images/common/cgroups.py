@@ -71,7 +71,7 @@ def take_subtree(
         _move_all(mount, mount / daemons)
         group.mkdir(parents=True, exist_ok=True)
         for directory in (mount, *reversed([path for path in group.parents if mount in path.parents]), group):
-            _enable(directory)
+            (directory / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in _NEEDED))
         (group / "memory.max").write_text("max" if memory is None else str(memory))
     except OSError as error:
         raise CannotConfineError(f"{error.filename or mount}: {error.strerror}") from error
@@ -120,7 +120,3 @@ def _move_all(top: Path, leaf: Path) -> None:
             except ProcessLookupError:  # it has ended
                 continue
     raise CannotConfineError(f"processes keep coming into {top}: {' '.join(pids)}")
-
-
-def _enable(directory: Path) -> None:
-    (directory / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in _NEEDED))

@@ -230,11 +230,8 @@ def _put_user(accounts: Accounts, name: str, user: User, today: int) -> None:
     if shadow is None:
         accounts.shadow.put([name, NO_PASSWORD, str(today), "0", "99999", "7", "", "", ""])
     elif shadow[1].startswith(LOCKED):
-        # Declared again after it was locked. A password that a user set by hand (for sudo) is left alone. Earlier
-        # versions have let locked accounts expire on the first day.
-        expires = "" if shadow[7:8] == ["1"] else "".join(shadow[7:8])
-        unlocked = shadow[1].lstrip(LOCKED) or NO_PASSWORD
-        accounts.shadow.put([name, unlocked, *shadow[2:7], expires, *shadow[8:]])
+        # Declared again after it was locked. A password that a user set by hand (for sudo) is left alone.
+        accounts.shadow.put([name, shadow[1].lstrip(LOCKED) or NO_PASSWORD, *shadow[2:]])
 
 
 def _lock(accounts: Accounts, name: str) -> None:

@@ -62,7 +62,8 @@ def main() -> int:
         jail_roots.refuse_other_homes(JAIL, apart=homes is not None)
         if homes is not None:
             own_directory(homes)  # a fresh volume often is everybody's
-        apply_everywhere(JAIL, read_declared(Path(sys.argv[1])), log, homes)
+        file = Path(sys.argv[1])
+        apply_everywhere(JAIL, _declared(file.read_bytes(), file), log, homes)
     return 0
 
 
@@ -174,11 +175,6 @@ def _inside(jail: Path, path: str, *, make: bool = False) -> Iterator[Path]:
     """
     with held(jail, path, make=make) as descriptor:
         yield Path(f"/proc/self/fd/{descriptor}")
-
-
-def read_declared(path: Path) -> Declared:
-    """The users and groups in the stack's users.json."""
-    return _declared(path.read_bytes(), path)
 
 
 def read_record(jail: Path) -> Declared:

@@ -97,7 +97,8 @@ class Leaving:
                 ending = None
             if ending is not None:
                 return ending
-            self._pause()
+            self._polls += 1
+            self._clock.sleep(FAST_POLL_SECONDS if self._polls <= FAST_POLLS else SLOW_POLL_SECONDS)
 
     def _is_silent_for_long(self) -> bool:
         now = self._clock.now()
@@ -191,10 +192,6 @@ class Leaving:
             return Ending.DELETED
         self._log(f"cannot delete the node record: {deleted.message}")
         return Ending.REFUSED
-
-    def _pause(self) -> None:
-        self._polls += 1
-        self._clock.sleep(FAST_POLL_SECONDS if self._polls <= FAST_POLLS else SLOW_POLL_SECONDS)
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ class Diff:
 
     def __init__(self, before: dict[str, Any], after: dict[str, Any], *, preview: bool = False) -> None:
         first, second = record(before, stack="test"), record(after, stack="test", preview=preview)
-        old, new = first.by_urn(), second.by_urn()
+        old, new = ({item.urn: item for item in recording} for recording in (first, second))
         self.added = sorted(self._key(new[urn]) for urn in new.keys() - old.keys())
         self.removed = sorted(self._key(old[urn]) for urn in old.keys() - new.keys())
         self.changed: dict[str, list[str]] = {}

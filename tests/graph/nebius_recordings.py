@@ -8,7 +8,7 @@ from cli.program.recording import Recording, Registration
 from cli.program.values import reveal
 from components.clouds.nebius.immutable import NODE_GROUP
 from tests import stacks
-from tests.recordings import record
+from tests.recordings import of_type, record
 from tests.stacks import with_change
 
 STACKS = ("nebius", "nebius_minimum", "nebius_full")
@@ -17,13 +17,13 @@ STACKS = ("nebius", "nebius_minimum", "nebius_full")
 
 def one(recording: Recording, type_: str, name: str) -> Registration:
     """The resource of a type and a name."""
-    (found,) = [item for item in recording.of_type(type_) if item.name == name]
+    (found,) = [item for item in of_type(recording, type_) if item.name == name]
     return found
 
 
 def groups(recording: Recording) -> dict[str, dict[str, Any]]:
     """Inputs of all node groups, by name."""
-    return {item.name: reveal(item.inputs) for item in recording.of_type(NODE_GROUP)}
+    return {item.name: reveal(item.inputs) for item in of_type(recording, NODE_GROUP)}
 
 
 def minimum(path: str, value: Any) -> Recording:

@@ -18,6 +18,7 @@ from config import ConfigError, load_config
 from config.base import parse_bytes
 from tests import stacks
 from tests.graph.objects import KUBERNETES, containers, everything, recorded, templates, volumes
+from tests.recordings import of_type
 
 OUTSIDE = (
     "kubernetes:core/v1:Namespace",
@@ -70,7 +71,7 @@ def test_what_the_stack_file_says_of_sizes_is_in_the_pods() -> None:
 
 def test_everything_in_the_namespace_goes_away_with_it_but_what_has_to_go_before(recording: Recording) -> None:
     """Workers leave with slurmctld's help, and slurmctld needs its Secrets, its account and its Service until then."""
-    (namespace,) = recording.of_type("kubernetes:core/v1:Namespace")
+    (namespace,) = of_type(recording, "kubernetes:core/v1:Namespace")
     before = set()
     for item in _objects(recording):
         if item.type.endswith((":StatefulSet", ":PodTemplate")) and not item.deleted_with:
@@ -82,7 +83,7 @@ def test_everything_in_the_namespace_goes_away_with_it_but_what_has_to_go_before
 
 def test_nothing_that_outlives_a_namespace_or_a_cluster_is_left_behind_by_destroy(recording: Recording) -> None:
     """Pulumi does not delete what goes away with something else. A mistake leaves objects, or machines that cost."""
-    known = recording.by_urn()
+    known = {item.urn: item for item in recording}
     for item in recording:
         match known[item.deleted_with].type.rsplit(":", 1)[1] if item.deleted_with else "":
             case "Namespace":
@@ -120,11 +121,11 @@ def test_no_secret_value_is_anywhere_but_in_a_secret(stack: str) -> None:
     generated = _Traceable()
     recording = record(getattr(stacks, stack)(), stack=stack, generated=generated)
     values = list(generated.made)
-    for item in recording.of_type("kubernetes:core/v1:Secret"):
+    for item in of_type(recording, "kubernetes:core/v1:Secret"):
         revealed = reveal(item.inputs)
         data = {**revealed.get("data", {}), **revealed.get("stringData", {})}
         values += [value for key, value in data.items() if not key.endswith(".crt")]  # certificates are public
-    derived = 3 if recording.of_type("slurmstack:index:Rest") else 2
+    derived = 3 if of_type(recording, "slurmstack:index:Rest") else 2
     assert len(set(values)) == len(generated.made) + derived, "derived: the host keys, and that of the REST API"
     printed = json.dumps([printable(item.inputs) for item in recording]) + json.dumps(printable(recording.outputs))
     clear = json.dumps([reveal(item.inputs) for item in recording if item.type != "kubernetes:core/v1:Secret"])
@@ -195,5 +196,5 @@ def test_the_number_of_resources_depends_on_pools_and_not_on_nodes() -> None:
 
 def test_slurmctld_gets_another_release_after_slurmdbd(recording: Recording) -> None:
     """Slurm wants slurmdbd no older: the engine goes by what depends on what."""
-    sets = {item.name: item for item in recording.of_type("kubernetes:apps/v1:StatefulSet")}
+    sets = {item.name: item for item in of_type(recording, "kubernetes:apps/v1:StatefulSet")}
     assert sets["slurm-accounting-pods"].urn in sets["slurm-controller-pods"].dependencies

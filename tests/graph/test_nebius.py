@@ -18,7 +18,7 @@ from components.clouds.nebius.immutable import (
 from tests import stacks
 from tests.graph import nebius_api
 from tests.graph.nebius_recordings import STACKS, minimum, one
-from tests.recordings import record
+from tests.recordings import of_type, record
 
 # The resources
 
@@ -32,7 +32,7 @@ def test_with_nothing_known_yet_the_program_registers_the_same_resources(stack: 
     sections = getattr(stacks, stack)()
     known, unknown = record(sections, stack="test"), record(sections, stack="test", preview=True)
     assert {item.urn for item in unknown} == {item.urn for item in known}
-    (provider,) = unknown.of_type("pulumi:providers:kubernetes")
+    (provider,) = of_type(unknown, "pulumi:providers:kubernetes")
     assert isinstance(provider.inputs["kubeconfig"], Unknown), "else nothing was unknown in this run"
     assert provider.inputs["clusterIdentifier"] == one(known, provider.type, "kubernetes").inputs["clusterIdentifier"]
 
@@ -72,22 +72,22 @@ def test_a_private_cluster_has_no_public_endpoint_and_is_reached_by_the_private_
 
 
 def test_the_login_service_keeps_its_address(full: Recording) -> None:
-    (address,) = full.of_type(ALLOCATION)
+    (address,) = of_type(full, ALLOCATION)
     assert address.inputs["ipv4Public"] == {"subnetId": "full-subnet-id"}
-    (service,) = [item for item in full.of_type("kubernetes:core/v1:Service") if item.name.endswith("login-service")]
+    (service,) = [item for item in of_type(full, "kubernetes:core/v1:Service") if item.name.endswith("login-service")]
     assert service.inputs["metadata"]["annotations"]["nebius.com/load-balancer-allocation-id"] == address.id
     assert full.outputs["login_address"] == "192.0.2.1"
 
 
 def test_an_internal_load_balancer_gets_a_private_address() -> None:
     login = {"service_type": "LoadBalancer", "annotations": {"nebius.com/load-balancer-type": "internal"}}
-    (address,) = minimum("login", login).of_type(ALLOCATION)
+    (address,) = of_type(minimum("login", login), ALLOCATION)
     assert address.inputs["ipv4Private"] == {"subnetId": "vpcsubnet-e00example"}
     assert "ipv4Public" not in address.inputs
 
 
 def test_without_a_load_balancer_no_address_is_taken() -> None:
-    assert not minimum("login", {"service_type": "ClusterIP"}).of_type(ALLOCATION)
+    assert not of_type(minimum("login", {"service_type": "ClusterIP"}), ALLOCATION)
 
 
 @pytest.mark.parametrize(

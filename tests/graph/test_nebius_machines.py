@@ -12,7 +12,7 @@ from cli.program.values import reveal
 from tests import stacks
 from tests.graph import nebius_api
 from tests.graph.nebius_recordings import groups, one
-from tests.recordings import record
+from tests.recordings import of_type, record
 from tests.stacks import with_change
 
 
@@ -62,7 +62,7 @@ def _fits(pod: dict[str, Any], group: dict[str, Any]) -> bool:
 def test_every_pod_finds_its_machines_and_only_those_and_its_file_systems_there(made: Recording) -> None:
     volumes = {
         item.inputs["spec"]["claimRef"]["name"]: item.inputs["spec"]["hostPath"]["path"]
-        for item in made.of_type("kubernetes:core/v1:PersistentVolume")
+        for item in of_type(made, "kubernetes:core/v1:PersistentVolume")
     }
     roles: dict[str, set[str]] = {}
     for item in made:
@@ -91,8 +91,8 @@ def test_machines_with_gpus_have_drivers_and_a_plugin_for_infiniband() -> None:
     settings = {name: group["template"].get("gpuSettings") for name, group in groups(recording).items()}
     assert settings.pop("slurm-default-0") == {"driversPreset": "cuda13.0"}
     assert set(settings.values()) == {None}
-    assert not recording.of_type("kubernetes:helm.sh/v3:Release")
-    (plugin,) = recording.of_type("kubernetes:apps/v1:DaemonSet")
+    assert not of_type(recording, "kubernetes:helm.sh/v3:Release")
+    (plugin,) = of_type(recording, "kubernetes:apps/v1:DaemonSet")
     pod = plugin.inputs["spec"]["template"]["spec"]
     fitting = {name for name, group in groups(recording).items() if _fits(pod, group)}
     assert fitting == {"slurm-default-0"}

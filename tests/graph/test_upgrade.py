@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,8 @@ import pytest
 from cli.change.effects import refused
 from cli.change.engine_plan import EnginePlan, against_state
 from cli.program.recording import manifests
-from config.errors import what_became
+from config import ConfigError, load_config
+from config.load import PROJECT
 from tests.graph.older_graphs import OLDER
 from tests.graph.state import stack_of
 from tests.recordings import record
@@ -24,8 +27,8 @@ def graphs(pattern: str) -> pytest.MarkDecorator:
 
 
 def has_done_its_work(type_: str, name: str) -> bool:
-    """Whether an object may be made anew under another name: jobs, and the list of users that one of them reads."""
-    return type_.endswith(":Job") or name == "slurm-users-list"
+    """Whether an object may be made anew under another name: jobs, and what one of them reads."""
+    return type_.endswith(":Job") or name in {"slurm-users-list", "slurm-policy-document"}
 
 
 def of_operators(type_: str) -> bool:
@@ -33,12 +36,18 @@ def of_operators(type_: str) -> bool:
     return type_.endswith((":Release", ":NicClusterPolicy"))
 
 
-def left(sections: Any, where: str = "") -> Any:
+def left(sections: Any) -> Any:
     """What remains of them when keys are removed that are gone since, as the messages about these say."""
-    if not isinstance(sections, dict):
-        return sections
-    places = {key: f"{where}.{key}".lstrip(".") for key in sections}
-    return {key: left(value, places[key]) for key, value in sections.items() if what_became(places[key]) is None}
+    try:
+        load_config(sections)
+    except ConfigError as error:
+        left = copy.deepcopy(sections)
+        for problem in error.problems:
+            assert "is gone" in problem.message or "is not a known" in problem.message, problem
+            *above, last = problem.where.removeprefix(f"{PROJECT}:").split(".")
+            functools.reduce(dict.__getitem__, above, left).pop(last)
+        return left
+    return sections
 
 
 def taken_over(directory: Path, older: dict[str, Any]) -> EnginePlan:

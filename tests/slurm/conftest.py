@@ -7,7 +7,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from local.images import are_built
+from local import paths
+from slurm.images import image_tag
 from tests.slurm.cluster import ClusterFactory, require_images
 
 VERSIONS = ("24.11", "26.05")
@@ -60,7 +61,9 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 def left_out(config: pytest.Config) -> dict[str, str]:
     """Versions whose tests are skipped, and why."""
-    absent = [version for version in VERSIONS[1:] if config.getoption(ONLY_CACHED) and not are_built(version)]
+    builds = {path.parent.name for path in paths.cache_images().glob("*/images.tar")}
+    only_cached = config.getoption(ONLY_CACHED)
+    absent = [version for version in VERSIONS[1:] if only_cached and image_tag(version) not in builds]
     return dict.fromkeys(absent, f"its images are not built yet, and {ONLY_CACHED} builds none")
 
 

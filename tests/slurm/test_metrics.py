@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from components.exporter import SLURM_UID
-from images.exporter.metrics import SLURMS
+from tests.figures import SLURMS
 from tests.nodes import SHOW, in_state
 from tests.slurm.accounting import kill
 from tests.slurm.cluster import ClusterFactory

@@ -150,7 +150,7 @@ def association(cluster: AccountingSandbox, account: str) -> list[str]:
 
 @pytest.mark.in_gate
 def test_a_policy_is_made_from_nothing_and_the_second_time_nothing_changes(cluster: AccountingSandbox) -> None:
-    planned = run(cluster, document(FIRST), "--plan", "--json")
+    planned = run(cluster, document(FIRST), "--plan")
 
     did = apply(cluster, document(FIRST))
 

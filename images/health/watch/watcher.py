@@ -38,10 +38,6 @@ from images.health.watch.release import Releaser, Rules
 POLL_SECONDS: Final = 2.0
 LONGEST_POLL_SECONDS: Final = 10.0
 
-GONE: Final = frozenset({"dcgm-r1", "dcgm-r2", "dcgm-r3", "nccl-pair", "new-machine"})
-"""For what earlier versions drained. Such a drain would stay for ever, as nothing says that it is well. One of
-`gpu-xid` does: its GPU is broken, and with older drivers no check of ours sees that."""
-
 REQUEUE_AGAIN_SECONDS: Final = 30.0
 """Jobs need a moment to end, and some cannot be requeued."""
 
@@ -158,7 +154,7 @@ def build(settings: Mapping[str, Any], env: Mapping[str, str], log: Callable[[st
     policy = Policy(
         max_drained=Limit.parse(settings["max_drained"]),
         # Without tests of nodes what they have drained is lifted.
-        report_only=report_only | GONE | (frozenset() if settings["tests"] else TESTS.keys()),
+        report_only=report_only | (frozenset() if settings["tests"] else TESTS.keys()),
         requeue_after=wanted["requeue_after"],
         frees_broken=releases,
     )

@@ -13,7 +13,6 @@ import yaml
 from config import load_config, load_stack_file
 from config.base import seconds
 from config.schema import stack_file_schema
-from config.sections.monitoring import Monitoring
 from slurm.conf import effective_settings, render
 from slurm.sizing import node_conf
 from tests import stacks
@@ -31,12 +30,6 @@ def test_a_group_with_a_blank_is_one_group() -> None:
     sections = with_change(stacks.existing_full(), "sssd", {"secret": "ldap"})
     sections = with_change(sections, "partitions.gpu.allow_groups", ["domain users", "hpc"])
     assert 'AllowGroups="domain users,hpc"' in render(load_config(sections))["slurm.conf"]
-
-
-def test_a_url_of_the_runbooks_as_it_was_when_they_were_a_directory_is_the_page_s() -> None:
-    for end in ("", "/", ".md"):
-        told = Monitoring.model_validate({"install": True, "runbooks": f"https://git.example.com/docs/runbooks{end}"})
-        assert told.runbooks == "https://git.example.com/docs/runbooks.md"
 
 
 def test_editors_accept_what_we_accept() -> None:

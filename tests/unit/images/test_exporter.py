@@ -12,11 +12,12 @@ import pytest
 from images.common.slurm_jobs import Job
 from images.common.slurm_node import ROLLS
 from images.common.slurm_records import NodeRecord, node_of
-from images.exporter.metrics import OURS, SLURMS, Metrics, put_closed
+from images.exporter.metrics import Metrics, put_closed
 from images.exporter.program import OLD_SECONDS, Rounds
 from slurm.alerts import ALERTS
 from slurm.dashboards.boards import BOARDS
 from slurm.prometheus import LONGEST_VALUE
+from tests.figures import OURS, SLURMS
 from tests.panels import figures_of
 from tests.stacks import ROOT
 

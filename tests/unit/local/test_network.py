@@ -30,11 +30,6 @@ def test_an_unusable_range_is_named_with_its_variable(value: str, words: str) ->
         addresses.from_environment({"SLURMSTACK_RANGE": value})
 
 
-def test_a_variable_of_before_is_not_passed_over() -> None:
-    with pytest.raises(LocalError, match="SLURMSTACK_POD_RANGE is gone"):
-        addresses.from_environment({"SLURMSTACK_POD_RANGE": "172.30.0.0/18"})
-
-
 def test_a_range_that_the_host_already_routes_is_named_with_its_interface() -> None:
     ranges = addresses.from_environment({})
     routes = [

@@ -13,7 +13,6 @@ import pytest
 from config import load_config
 from config.cluster import ClusterConfig
 from images.common.health.contract import Node, ok
-from images.exporter.metrics import OURS, SLURMS
 from images.health.checks import disks, filesystem
 from images.health.periodic import metrics
 from slurm.alerts import ALERTS, RUNBOOKS, rules_file
@@ -25,6 +24,7 @@ from slurm.prometheus import (
     targets_file,
 )
 from tests import stacks
+from tests.figures import OURS, SLURMS
 from tests.stacks import with_change
 
 KUBE_STATE: dict[str, Any] = {"kube_state": True, "kube_state_image": "registry.example.com/kube-state-metrics:v2.15.0"}

@@ -14,7 +14,7 @@ from typing import Literal
 from cli.doctor.cluster.findings import Finding, Severity
 from cli.status.questions import SlurmNode
 from cli.status.snapshot import KnownJob, Snapshot
-from cli.text import YEAR_10000, plain
+from cli.text import plain
 from images.common.slurm_jobs import ENDED, Job
 from images.common.slurm_records import moment
 
@@ -165,8 +165,6 @@ def _waiting(cluster: Snapshot, job: Job, errors: Sequence[str]) -> Finding:
 
 
 def _time(seconds: float) -> str:
-    if seconds >= YEAR_10000:
-        return "a time after the year 9999"
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
 
 

@@ -66,13 +66,12 @@ def test_what_left_the_stack_is_shown_and_deleted_and_no_data_and_nothing_of_oth
     assert with_them.deleted == [], "they are in this stack"
 
 
-def test_what_an_operator_reads_leaves_with_the_stack_s_wish_for_it_and_so_does_the_list_of_earlier_versions() -> None:
+def test_what_an_operator_reads_leaves_with_the_stack_s_wish_for_it() -> None:
     rule = {**applied("PrometheusRule", "slurm"), "apiVersion": "monitoring.coreos.com/v1"}
-    old = {"kind": "Secret", "metadata": {"name": "slurmstack", "labels": {"applyset.kubernetes.io/id": "x"}}}
-    kubectl = FakeCluster(items_there=[NAMESPACE, rule, old])
+    kubectl = FakeCluster(items_there=[NAMESPACE, rule])
     apply(kubectl, planned_in(kubectl), UpLock(kubectl))
     (words,) = kubectl.deleted
-    assert words.startswith("prometheusrule.monitoring.coreos.com/slurm secret/slurmstack -n slurm")
+    assert words.startswith("prometheusrule.monitoring.coreos.com/slurm -n slurm")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,12 +144,6 @@ def test_a_key_that_is_added_is_refused_where_somebody_has_written_keys_since_th
     assert not any("Secret" in kinds for kinds in kubectl.sent)
 
 
-def test_a_damaged_key_is_named_and_nothing_is_made_with_it() -> None:
-    for name, damaged in ((MUNGE, "AAAA"), (MUNGE, "AAA"), ("slurm-secrets-host-seed", "AAA")):
-        with pytest.raises(Failure, match=f"Secret {GENERATED}: {name} is no such key"):
-            planned_in(Keeping(items_there=[NAMESPACE, keys(**{name: damaged})]))
-
-
 def test_new_keys_are_kept_before_anything_that_uses_them_is_sent() -> None:
     kubectl = Keeping(items_there=[])
     planned = planned_in(kubectl)
@@ -199,16 +192,6 @@ def test_a_volume_whose_claim_went_with_its_namespace_can_be_claimed_again() -> 
     (patch,) = [call for call in cluster.applied if call[0] == "patch"]
     assert patch[2] == "slurm-jail"
     assert json.loads(patch[-1]) == [{"op": "remove", "path": "/spec/claimRef/uid"}]
-
-
-def test_a_volume_whose_claim_is_gone_is_never_left_aside_for_an_empty_one() -> None:
-    volume = thing("PersistentVolume", "slurm-jail", spec={"claimRef": {"namespace": "slurm", "name": "jail"}})
-    kubectl, other = FakeCluster(items_there=[NAMESPACE, volume]), with_change(stacks.dev(), "jail.storage_class", "f")
-    planned_in(kubectl)
-    with pytest.raises(Refused, match=r"the volume slurm-jail has all users' files .* storage class f"):
-        planned_in(kubectl, other)
-    volume["spec"]["claimRef"]["namespace"] = "another"
-    planned_in(kubectl, other)
 
 
 # Comparing a stack with its cluster, with kubectl's answers recorded from a real one
@@ -282,13 +265,3 @@ def test_what_the_api_server_will_not_change_is_told_in_its_words(complaint: str
     with pytest.raises(Failure, match=complaint) as caught:
         changed(stateful_set(2), stateful_set(2), complaint=complaint)
     assert type(caught.value) is failure
-
-
-def test_a_pool_that_kubernetes_rolls_itself_is_named_with_the_patch_that_no_apply_can_make() -> None:
-    rolling = {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}}
-    pool = thing("StatefulSet", "default", spec=rolling)
-    pool["metadata"]["labels"] = {**pool["metadata"].get("labels", {}), "slurmstack/pool": "default"}
-    with pytest.raises(Failure, match="default: the StatefulSet was made by an older version") as refused:
-        plan(FakeCluster(items_there=[NAMESPACE, pool]), load_config(stacks.dev()), stacks.dev(), stack="test")
-    patch = str(refused.value.hint).partition(" -p ")[2].strip("'")
-    assert json.loads(patch) == {"spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}}}

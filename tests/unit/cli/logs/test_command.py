@@ -162,14 +162,6 @@ def test_a_job_that_waits_says_for_what(monkeypatch: pytest.MonkeyPatch) -> None
     assert "started" not in result.stdout
 
 
-def test_a_time_that_no_calendar_has_takes_no_other_line_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As of a job that is to begin in thousands of years."""
-    late = SACCT.replace(ENDED, "999999999999")
-    lines = logs(monkeypatch, with_(slurm={"sacct": late, "squeue": ""}), "--job", "5").stdout
-    assert "job 5 submitted by alice" in lines
-    assert "ended: COMPLETED" not in lines
-
-
 def test_a_job_s_name_may_have_anything_in_it_and_is_no_record_of_another_job(monkeypatch: pytest.MonkeyPatch) -> None:
     forged = "\t".join(("7", "7", "bob", "main", "FAILED", *(BEGUN,) * 3, ENDED, "a-10", "1:0", "None", "x"))
     odd = SACCT.replace("train", f"x\ty\x1b[2J\n{forged}")

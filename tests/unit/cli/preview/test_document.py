@@ -138,16 +138,8 @@ def test_slurm_is_asked_in_slurmdbd_s_pod_with_the_document_on_standard_input() 
     assert planned_policy(kubectl, configuration()) == CHANGED
     (asked,) = kubectl.calls
     assert asked[:7] == ("exec", "-i", "-n", "slurm", "slurmdbd-0", "-c", "slurmdbd")
-    assert asked[-4:] == ("/usr/libexec/slurmstack/policy", "--plan", "--json", "-")
+    assert asked[-3:] == ("/usr/libexec/slurmstack/policy", "--plan", "-")
     assert kubectl.stdin == [policy_document(configuration())]
-
-
-def test_a_reservation_that_only_images_of_an_earlier_version_would_remove_is_no_change() -> None:
-    told = json.dumps({"changes": ["- reservation course", *CHANGED.changes], "notes": []})
-    planned = planned_policy(Slurmdbd(printed=told), configuration())
-    assert planned is not None
-    assert planned.changes == CHANGED.changes
-    assert planned.notes[0].startswith("! reservation course stays, unless `images` names those of an earlier version")
 
 
 @pytest.mark.parametrize(

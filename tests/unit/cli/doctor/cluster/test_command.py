@@ -102,9 +102,6 @@ ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
         both(BAD, lambda c: c.node("default-0", "IDLE", "DRAIN", reason="new", by="root"), queued("12", "Resources")),
         [("job 12", 1, "^1. warning: node default-0 is drained by root: new")],
     ),
-    "a job that waits for thousands of years": (
-        queued("12", "BeginTime", start="300000000000"), [("job 12", 1, "start it at a time after the year 9999")]
-    ),
     "a job that runs": (
         lambda c: c.job("12", "None", state="RUNNING", nodes="default-0"),
         [("job 12", 0, "is running on default-0 seen: 10 min are left of its time limit")],
