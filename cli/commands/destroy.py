@@ -228,6 +228,8 @@ class _Order:
 
         Where Pulumi does that, under a lock of its own, it has nothing to wait for. Interrupted, it can be run again.
         """
+        if self.by_pulumi:  # its own lock is taken by `pulumi destroy`, after all pods have ended
+            engines.refuse_locked(self.stack)
         with nullcontext() if self.by_pulumi else held(self.kubectl, self.namespace, "destroy", report):
             # Jobs may have come while a question waited, or somebody else who had the lock.
             self.judge(again=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -22,6 +23,9 @@ ENGINES = ("auto", "pulumi", "kubectl")
 
 _NO_STACK = "no stack named"
 """In Pulumi's complaint about a stack that its backend does not know."""
+
+_LOCKED = re.compile("currently locked|update is currently in progress")
+"""In its complaint that another update is at work: of a backend of files, and of Pulumi's own service."""
 
 
 def choose(engine: str) -> str:
@@ -86,6 +90,24 @@ def export(stack: Stack) -> dict[str, Any]:
         done = _try(stack, ["stack", "export"])
     document: dict[str, Any] = json.loads(_done(done, f"pulumi cannot read the stack {stack.name!r}"))
     return document
+
+
+def refuse_locked(stack: Stack) -> None:
+    """Raise Failure if another update of the stack is at work, or was killed: `pulumi destroy` could not be run.
+
+    Nothing is asked of the cloud: refreshing the entry of the stack itself does no more than take the lock. Whatever
+    else it complains of, `pulumi destroy` says as well.
+    """
+    deployment = export(stack).get("deployment") or {}
+    root = [item["urn"] for item in deployment.get("resources") or [] if item["type"] == "pulumi:pulumi:Stack"]
+    if not root:  # never applied
+        return
+    command = _command(stack, ["refresh", "--yes", "--skip-preview", "--target", *root])
+    done = subprocess.run(command, env=_environment(), check=False, capture_output=True, text=True)
+    if not _LOCKED.search(done.stdout + done.stderr):
+        return
+    free = f"nothing was touched. If no other update is at work, {_free(stack)}"
+    _done(done, f"pulumi cannot change {stack.name!r} now", hint=free)
 
 
 def resume(stack: Stack, document: Mapping[str, Any]) -> dict[str, str]:

@@ -212,15 +212,20 @@ def test_an_update_that_was_killed_is_repeated_with_what_it_has_made_already(
     assert UPSERT not in engine.environment("up"), "what others have made is never taken over otherwise"
 
 
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [("up", "an earlier update of 'test' was cut short"), ("destroy", "pulumi cannot change 'test'")],
+)
 def test_a_stack_that_is_locked_says_how_to_free_it_before_anything_is_touched(
-    engine: FakeEngine, tmp_path: Path
+    engine: FakeEngine, tmp_path: Path, command: str, told: str
 ) -> None:
     file = killed_while_making(engine, tmp_path, "kubernetes:core/v1:Secret")
     stack_file(tmp_path, {**stacks.existing(), "protect": False})
     engine.lock()
-    done = call(engine, file, "up", "--yes")
+    done = call(engine, file, command, "--yes")
     assert done.returncode == 1
-    assert "an earlier update of 'test' was cut short" in done.stderr
+    assert told in done.stderr
     assert "error: the stack is currently locked" in done.stderr
     assert f"pulumi cancel --yes --cwd {stacks.ROOT} test" in done.stderr
-    assert not engine.calls("pulumi", "up")
+    assert not engine.calls("pulumi", command)
+    assert not engine.calls("kubectl", "delete")

@@ -123,6 +123,7 @@ def call(kubectl: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> C
     monkeypatch.setattr(destroy, "reach_if_made", lambda _: kubectl)
     monkeypatch.setattr(destroy, "held", lambda *_: nullcontext())
     monkeypatch.setattr(engines, "run", lambda *_: 0)
+    monkeypatch.setattr(engines, "refuse_locked", lambda _: None)
     return call
 
 
