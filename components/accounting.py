@@ -7,7 +7,7 @@ import pulumi_kubernetes as k8s
 
 from components.configuration import Configuration
 from components.kit import pods, volumes, workloads
-from components.kit.context import STARTING, Scope, waits
+from components.kit.context import LOST_AFTER, STARTING, Scope, waits
 from components.kit.volumes import DataVolume
 from components.secrets import Secrets
 from config.base import parse_bytes
@@ -108,7 +108,7 @@ class Accounting(pulumi.ComponentResource):
             name,
             scope.metadata_of_slurm(ACCOUNTING, ACCOUNTING),
             scope.label_selector(ACCOUNTING),
-            pods.pod_template(scope, ACCOUNTING, placement, pod, stays=True, knows_users=True),
+            pods.pod_template(scope, ACCOUNTING, placement, pod, stays=True, knows_users=True, leaves_after=LOST_AFTER),
             scope.after_trial(self._child).merge(waits(CONVERTING)),
         )
 
@@ -197,7 +197,9 @@ class Database(pulumi.ComponentResource):
             name,
             scope.metadata(DATABASE, DATABASE),
             scope.label_selector(DATABASE),
-            pods.pod_template(scope, DATABASE, scope.cloud.placement("controller"), pod, stays=True),
+            pods.pod_template(
+                scope, DATABASE, scope.cloud.placement("controller"), pod, stays=True, leaves_after=LOST_AFTER
+            ),
             scope.after_trial(self._child).merge(waits(STARTING)),
         )
 

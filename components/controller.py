@@ -10,7 +10,7 @@ import pulumi_kubernetes as k8s
 
 from components.configuration import Configuration
 from components.kit import pods, rbac, volumes, workloads
-from components.kit.context import STARTING, Scope, apart, children_of
+from components.kit.context import LOST_AFTER, STARTING, Scope, apart, children_of
 from components.kit.volumes import DataVolume
 from components.secrets import Secrets
 from config.sections.services import Controller as ControllerConfig
@@ -115,7 +115,7 @@ class Controller(pulumi.ComponentResource):
             name,
             scope.metadata_of_slurm(CONTROLLER, CONTROLLER),
             scope.label_selector(CONTROLLER),
-            pods.pod_template(scope, CONTROLLER, placement, pod, stays=True, knows_users=True),
+            pods.pod_template(scope, CONTROLLER, placement, pod, stays=True, knows_users=True, leaves_after=LOST_AFTER),
             pulumi.ResourceOptions(
                 parent=self,
                 depends_on=[*args.after, *([scope.tried] if scope.tried else [])],

@@ -77,7 +77,7 @@ class Health(pulumi.ComponentResource):
             f"{name}-account", metadata=args.scope.metadata(WATCH, WATCH), opts=self._child
         )
         if args.health.machines.follow:
-            rules = [rbac.rule("pods", "list", "watch")]  # to see where workers run
+            rules = [rbac.rule("pods", "list", "watch", "delete")]  # to delete those of machines that are proven dead
             rbac.allow(name, args.scope.metadata(WATCH, WATCH), self._account, rules, self._child)
             self._allow_nodes(name, args)
         self.deployment = self._create_deployment(name, args)
@@ -86,7 +86,7 @@ class Health(pulumi.ComponentResource):
     def _allow_nodes(self, name: str, args: HealthArgs) -> None:
         """To read the Kubernetes nodes, which are in no namespace; to change them only if that is asked for."""
         machines = args.health.machines
-        rules = [rbac.rule("nodes", "list", "watch", *(("get", "patch") if machines.release != "none" else ()))]
+        rules = [rbac.rule("nodes", "get", "list", "watch", *(["patch"] if machines.release != "none" else []))]
         if machines.release != "none" and machines.release_condition is not None:
             rules.append(rbac.rule("nodes/status", "patch"))
         rbac.allow_everywhere(name, args.scope, WATCH, self._account, rules, parent=self)
@@ -96,7 +96,7 @@ class Health(pulumi.ComponentResource):
         image, tests, machines = scope.image("controller"), args.health.tests.enabled, args.health.machines
         pod = k8s.core.v1.PodSpecArgs(
             service_account_name=self._account.metadata.name,
-            affinity=_beside_the_controller(scope),
+            affinity=_not_beside_the_controller(scope),
             termination_grace_period_seconds=10,
             dns_config=scope.node_dns,
             init_containers=[pods.munge_sidecar(image)],
@@ -114,18 +114,15 @@ class Health(pulumi.ComponentResource):
         return workloads.deployment(name, scope, WATCH, template, self._child, strategy=workloads.never_two())
 
 
-def _beside_the_controller(scope: Scope) -> k8s.core.v1.AffinityArgs:
-    """Rather on the controller's machine, without which there is nothing to watch.
-
-    The loss of another machine is then noticed at once, not only when the watcher itself has been started elsewhere.
-    """
+def _not_beside_the_controller(scope: Scope) -> k8s.core.v1.AffinityArgs:
+    """Rather on another machine than the controller: where that one is lost, the watcher says so, and acts on proof."""
     controller = k8s.core.v1.PodAffinityTermArgs(
         topology_key="kubernetes.io/hostname",
         label_selector=scope.label_selector(CONTROLLER),
     )
     wish = k8s.core.v1.WeightedPodAffinityTermArgs(weight=100, pod_affinity_term=controller)
     return k8s.core.v1.AffinityArgs(
-        pod_affinity=k8s.core.v1.PodAffinityArgs(preferred_during_scheduling_ignored_during_execution=[wish])
+        pod_anti_affinity=k8s.core.v1.PodAntiAffinityArgs(preferred_during_scheduling_ignored_during_execution=[wish])
     )
 
 

@@ -15,6 +15,10 @@ from config.sections.services import ImageRole
 from slurm.images import DEFAULT_REGISTRY, image_reference, image_tags
 from slurm.names import ACCOUNTING, CONTROLLER, DATABASE, ELASTIC, LOGIN, NODES_SERVICE, RELEASE_ANNOTATION
 
+LOST_AFTER = 30
+"""Seconds until pods of the control plane are to leave a machine that is not ready: after Kubernetes' own 40 to 50, in
+which a machine may be silent. A pod of a StatefulSet starts elsewhere only when its machine is proven dead."""
+
 FIRST = frozenset({CONTROLLER, ACCOUNTING, DATABASE, ELASTIC, LOGIN})
 """Components without which nobody works: their pods come first where there is no room for all."""
 

@@ -24,8 +24,8 @@ def rights(recording: Recording) -> dict[str, list[str]]:
     return {kind: rule["verbs"] for rule in rules for kind in rule["resources"]}
 
 
-WATCHES = {"pods": ["list", "watch"], "nodes": ["list", "watch"]}
-CHANGES_NODES = {**WATCHES, "nodes": ["list", "watch", "get", "patch"]}
+WATCHES = {"pods": ["list", "watch", "delete"], "nodes": ["get", "list", "watch"]}
+CHANGES_NODES = {**WATCHES, "nodes": ["get", "list", "watch", "patch"]}
 
 
 @pytest.mark.parametrize(

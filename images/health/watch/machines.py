@@ -20,11 +20,13 @@ from typing import Final
 from images.common.health.contract import fail, not_checked, ok
 from images.common.health.report import Finding
 from images.common.health.slurm import Record
-from images.common.kubernetes import WORKER_PODS, Follower, Kube, Object
+from images.common.kubernetes import Follower, Kube, Object
 
 RELEASED_FOR: Final = "slurmstack/released-for"
 """Annotation of a Node that a watcher has cordoned: `health/gpu-presence`, the check that wants it replaced. It is not
 released again while that is there."""
+DEAD: Final = frozenset({"node.kubernetes.io/out-of-service", "node.cloudprovider.kubernetes.io/shutdown"})
+"""Taints of a machine that is off: a person's, and a cloud's controller's."""
 OWN_WORDS: Final = "slurmstack: "
 """So begins the message of each condition that the watcher sets to have a machine replaced."""
 
@@ -53,6 +55,8 @@ class Machine:
     """Since when these are true, in seconds since 1970, where that is known."""
     released_for: str = ""
     """Value of the annotation."""
+    dead: str = ""
+    """The taint by which somebody vouches that it does not run."""
 
     @property
     def is_released(self) -> bool:
@@ -71,6 +75,8 @@ class Place:
 
     node: str
     """Kubernetes node; empty while it has none."""
+    uid: str = ""
+    """Of the pod."""
     started: float | None = None
     """When kubelet took the pod, in seconds since 1970: what was found before was found on another machine."""
 
@@ -80,6 +86,7 @@ def machine_of(node: Object) -> Machine:
     conditions = {item["type"]: item for item in node.get("status", {}).get("conditions", [])}
     ready = conditions.pop("Ready", {})
     true = {kind: item for kind, item in conditions.items() if item["status"] == "True"}
+    taints = [taint["key"] for taint in node.get("spec", {}).get("taints") or ()]
     since = {kind: seconds_of(item.get("lastTransitionTime")) for kind, item in true.items()}
     return Machine(
         ready=ready.get("status", "Unknown"),
@@ -88,6 +95,7 @@ def machine_of(node: Object) -> Machine:
         conditions={kind: item.get("message") or item.get("reason", "") for kind, item in true.items()},
         since={kind: at for kind, at in since.items() if at is not None},
         released_for=node["metadata"].get("annotations", {}).get(RELEASED_FOR, ""),
+        dead=next((key for key in taints if key in DEAD), ""),
     )
 
 
@@ -98,7 +106,11 @@ def seconds_of(text: str | None) -> float | None:
 
 def place_of(pod: Object) -> Place:
     """What matters of a Pod object."""
-    return Place(node=pod["spec"].get("nodeName", ""), started=seconds_of(pod.get("status", {}).get("startTime")))
+    return Place(
+        node=pod["spec"].get("nodeName", ""),
+        uid=pod["metadata"]["uid"],
+        started=seconds_of(pod.get("status", {}).get("startTime")),
+    )
 
 
 def judge(name: str, machine: Machine | None, now: float, *, silent: bool, drain_conditions: frozenset[str]) -> Finding:
@@ -142,7 +154,7 @@ class Machines:
     """Findings about the machines, by name of the Slurm node."""
 
     pods: Follower[Place]
-    """Where each worker's pod is."""
+    """Where each pod of the namespace is."""
     nodes: Follower[Machine]
     drain_conditions: frozenset[str] = frozenset()
     probe: Callable[[str, int], bool] = answers
@@ -194,7 +206,7 @@ class Machines:
 
 def follow_machines(kube: Kube, drain_conditions: frozenset[str], log: Callable[[str], None]) -> Machines:
     """Follow the API server in the background."""
-    pods = Follower(kube, kube.path("pods"), place_of, log, selector=WORKER_PODS)
+    pods = Follower(kube, kube.path("pods"), place_of, log)
     nodes = Follower(kube, "/api/v1/nodes", machine_of, log)
     pods.start()
     nodes.start()

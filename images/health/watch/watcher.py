@@ -4,8 +4,8 @@ A pod of its own, of which there must be one at a time. SETTINGS has its setting
 slurm/health.py; config/sections/health.py says what each means). The rights that the ServiceAccount needs, in the
 cluster's namespace (a Role) and for Nodes (a ClusterRole):
 
-machines.follow              namespace: `list`, `watch` of pods; Nodes: `list`, `watch`
-machines.release             Nodes: `get`, `patch` of nodes
+machines.follow              namespace: `list`, `watch`, `delete` of pods; Nodes: `get`, `list`, `watch`
+machines.release             Nodes: `patch` of nodes
 machines.release_condition   Nodes: `patch` of nodes/status
 
 The watcher remembers nothing that matters but since when checks fail: all else is in Slurm (reports in the nodes'
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,10 +29,11 @@ from images.common.health.report import Finding, decode
 from images.common.health.slurm import Record, Slurm, SlurmError, keep_looking
 from images.common.kubernetes import Kube, own_namespace
 from images.common.log import Log
-from images.common.process import end_on_sigterm
+from images.common.process import end_on_sigterm, end_with_threads
 from images.common.wait import Clock
 from images.health.node_tests.catalog import TESTS
 from images.health.watch.decide import KUBERNETES, Action, Kind, Limit, NodeView, Policy, decide
+from images.health.watch.lost import keep_ending_lost
 from images.health.watch.machines import Machines, follow_machines
 from images.health.watch.release import Releaser, Rules
 
@@ -177,6 +179,10 @@ def main() -> int:
     """Entry point."""
     end_on_sigterm()
     log = Log("health-watch")
+    end_with_threads(log)
     watcher = build(json.loads(os.environ["SETTINGS"]), os.environ, log)
+    kube = Kube.in_cluster(own_namespace())
+    if kube is not None and watcher.machines is not None:
+        threading.Thread(target=keep_ending_lost, args=(kube, watcher.machines, log), daemon=True, name="lost").start()
     keep_looking(watcher.round, POLL_SECONDS, LONGEST_POLL_SECONDS, log, Clock())
     return 0
