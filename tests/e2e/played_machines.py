@@ -2,7 +2,7 @@
 
 Real are the API server, the scheduler, and the controllers. No container runs: a pod that the scheduler puts on such a
 machine is said to run, and is gone when it is to end. The decisions are those of Cluster Autoscaler: a machine for each
-pod that finds no room; a machine goes when its pods may go and have room elsewhere.
+pod that finds no room; a machine goes when its pods may go and have room elsewhere. `StockedMachines` are real ones.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class PlayedMachines:
         self._over.set()
         self._thread.join()
         for machine in self.machines():
-            self._ask("DELETE", f"/api/v1/nodes/{machine}")
+            self._remove(machine)
 
     def machines(self) -> list[str]:
         """Those that are there."""
@@ -81,14 +81,17 @@ class PlayedMachines:
         on: dict[str, list[Object]] = {name: [] for name in machines}
         for pod in pods:
             on.get(pod["spec"].get("nodeName", ""), []).append(pod)
-        for name in machines if self._looks % BEAT_LOOKS == 0 else ():
-            self._ask("PATCH", f"/api/v1/nodes/{name}/status", {"status": _ready(self._room)}, MERGE)
-        for pod in (pod for those in on.values() for pod in those):
-            self._play_kubelet(pod)
+        self._play(on)
         # One that has just come is for a pod that the scheduler has not looked at again yet.
         new = [name for name, those in on.items() if not those and not self._is_unneeded(name)]
         self._make_machines(sum(map(_finds_no_room, pods)) - len(new), len(machines))
         self._take_a_machine(on)
+
+    def _play(self, on: dict[str, list[Object]]) -> None:
+        for name in on if self._looks % BEAT_LOOKS == 0 else ():
+            self._ask("PATCH", f"/api/v1/nodes/{name}/status", {"status": _ready(self._room)}, MERGE)
+        for pod in (pod for those in on.values() for pod in those):
+            self._play_kubelet(pod)
 
     def _play_kubelet(self, pod: Object) -> None:
         path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
@@ -104,12 +107,18 @@ class PlayedMachines:
             self._ordered.append(now)
         for _ in [at for at in self._ordered if now - at >= START_SECONDS]:
             self._ordered.pop(0)
-            name = f"{PREFIX}-{self._made}"
-            self._made += 1
-            metadata = {"name": name, "labels": {self._label: "yes", "kubernetes.io/hostname": name}}
-            spec = {"taints": [{"key": self._label, "value": "yes", "effect": "NoSchedule"}]}
-            node = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec}
-            assert self._ask("POST", "/api/v1/nodes", {**node, "status": _ready(self._room)}) == 201
+            self._add()
+
+    def _add(self) -> None:
+        name = f"{PREFIX}-{self._made}"
+        self._made += 1
+        metadata = {"name": name, "labels": {self._label: "yes", "kubernetes.io/hostname": name}}
+        spec = {"taints": [{"key": self._label, "value": "yes", "effect": "NoSchedule"}]}
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec}
+        assert self._ask("POST", "/api/v1/nodes", {**node, "status": _ready(self._room)}) == 201
+
+    def _remove(self, machine: str) -> None:
+        self._ask("DELETE", f"/api/v1/nodes/{machine}")
 
     def _take_a_machine(self, on: dict[str, list[Object]]) -> None:
         """One at a time, and the one with pods first: an empty one would go in any case."""
@@ -125,7 +134,7 @@ class PlayedMachines:
         for pod in on[chosen]:
             self._evict(pod)
         if not on[chosen]:
-            self._ask("DELETE", f"/api/v1/nodes/{chosen}")
+            self._remove(chosen)
             self._unneeded = {}
 
     def _is_unneeded(self, name: str) -> bool:
@@ -136,6 +145,34 @@ class PlayedMachines:
         named = {"name": pod["metadata"]["name"], "namespace": pod["metadata"]["namespace"]}
         path = f"/api/v1/namespaces/{named['namespace']}/pods/{named['name']}/eviction"
         self._ask("POST", path, {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": named})
+
+
+class StockedMachines(PlayedMachines):
+    """Real machines of the local cluster, of which the autoscaler gets those that are in stock, by their label."""
+
+    def __init__(self, label: str, stock: list[str]) -> None:
+        super().__init__(label, room={})
+        self.stock = stock
+
+    def _play(self, on: dict[str, list[Object]]) -> None:
+        """Their kubelets are real."""
+
+    def _add(self) -> None:
+        if left := [name for name in self.stock if name not in self.machines()]:
+            self._set_label(left[0], "yes")
+
+    def _remove(self, machine: str) -> None:
+        self._set_label(machine, None)
+
+    def _take_a_machine(self, on: dict[str, list[Object]]) -> None:
+        """Each that has long been without a pod."""
+        self._unneeded = {name: self._unneeded.get(name, 0) + 1 for name, pods in on.items() if not pods}
+        for name in filter(self._is_unneeded, self._unneeded):
+            self._remove(name)
+
+    def _set_label(self, machine: str, value: str | None) -> None:
+        changed = {"metadata": {"labels": {self._label: value}}}
+        assert self._ask("PATCH", f"/api/v1/nodes/{machine}", changed, MERGE) == 200
 
 
 def _finds_no_room(pod: Object) -> bool:
