@@ -49,6 +49,7 @@ PARTS = {
     "setting": Part(about="a line of slurm.conf, until it is active", measure=apply.setting),
     "command": Part(about="status, login", measure=commands.commands),
     "controller": Part(about="the controller deleted, until sbatch works", measure=jobs.controller),
+    "lost": Part(about="the controller's machine off, until sbatch works", measure=jobs.lost),
     "start": Part(about="from submission to start", measure=jobs.start),
     "array": Part(about="an array of 1,000 tasks", measure=jobs.array),
     "elastic": Part(about="jobs on an empty elastic pool", measure=elastic.elastic),

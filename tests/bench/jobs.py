@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 
+from cli.kubectl.client import is_true
 from tests.bench.cluster import WORKERS, Cluster
 from tests.bench.figures import Bench
-from tests.e2e.harness import wait_until
+from tests.e2e.harness import slurmstack, wait_until
+from tests.switched_off import switch_off
 
 TASKS = 1000
 """Tasks of the large array job."""
@@ -28,6 +30,24 @@ def controller(bench: Bench, cluster: Cluster) -> None:
         return taken
 
     bench.measure("controller pod deleted -> sbatch accepted", once, runs=5, goal=4)
+
+
+def lost(bench: Bench, cluster: Cluster) -> None:
+    """The controller's machine loses its power, and its Node goes as soon as Kubernetes has noticed, as in clouds."""
+
+    def once(_: int) -> float:
+        machine = cluster.pods()["controller-0"]["spec"]["nodeName"]
+        started = time.monotonic()
+        switch_off(machine)
+        wait_until(lambda: not is_true(cluster.kubectl.items("node", machine)[0], "Ready"), "noticed", slowest=0.3)
+        cluster.kubectl.run("delete", "node", machine)
+        wait_until(lambda: cluster.as_alice("timeout 3 sbatch --parsable --wrap true", check=False).strip(), "sbatch")
+        taken = time.monotonic() - started
+        slurmstack("local", "restart-node", machine)
+        cluster.await_idle(*WORKERS)
+        return taken
+
+    bench.measure("controller's machine off -> sbatch accepted", once, runs=4, goal=90)
 
 
 def start(bench: Bench, cluster: Cluster) -> None:

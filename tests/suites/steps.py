@@ -52,7 +52,7 @@ GATE = (
     ),
 )
 
-_LANES = ("-n", "3", "-m", "not disruptive and not watch")
+_LANES = ("-n", "3", "-m", "not disruptive and not watch and not failures")
 
 FULL = (
     Step(name="programs", about="real programs without a cluster", pytest=("-n", "2", "tests/programs")),
@@ -89,6 +89,13 @@ FULL = (
         name="machines",
         about="machines that are lost, reset and taken away",
         pytest=("-n", "0", "-m", "disruptive", "tests/e2e"),
+        after=(DOWN,),
+        needs_no_cluster=True,
+    ),
+    Step(
+        name="failures",
+        about="the contract about failures (tests/e2e/failures.md), on a local Kubernetes",
+        pytest=("-n", "0", "-m", "failures", "tests/e2e"),
         after=(DOWN,),
         needs_no_cluster=True,
     ),
