@@ -192,7 +192,7 @@ def _elastic(cluster: Snapshot, name: str) -> Iterator[Finding]:
         NO_CAPACITY: ("warning", f"{look}; {again}"),
         NO_START: ("warning", f"{pods}; {again}"),
         STAYS_LEAVING: ("warning", f"{cluster.kubectl('get nodes')}; delete the Node of a machine that is dead"),
-        LATE: ("note", "nothing: others came, and it is tried again"),
+        LATE: ("warning", f"{look}; {again}"),
     }
     for reason, (severity, mend) in kinds.items():
         if found := [node for node in nodes if node.reason.startswith(reason)]:

@@ -177,6 +177,7 @@ def test_what_keeps_more_from_working_comes_before_what_keeps_less() -> None:
 
 PAUSED = "slurmstack/elastic: no capacity, 3 in vain, again at 2026-11-26T07:38:31Z"
 NO_START = "slurmstack/elastic: no node comes, 1 in vain, again at 2026-11-26T07:38:31Z: default-0: ImagePullBackOff"
+LATE = "slurmstack/elastic: did not come, 2 in vain, again at 2026-11-26T07:38:31Z: Unschedulable: Insufficient cpu"
 ASIDE = "slurmstack/elastic: set aside after 10 starts in vain; resume its nodes when there is capacity"
 
 
@@ -209,6 +210,7 @@ def test_nodes_that_are_off_are_no_finding() -> None:
     [
         (PAUSED, "no capacity, 3 in vain, again at 2026-11-26T07:38:31Z"),
         (NO_START, "no node comes, 1 in vain, again at 2026-11-26T07:38:31Z: default-0: ImagePullBackOff"),
+        (LATE, "did not come, 2 in vain, again at 2026-11-26T07:38:31Z: Unschedulable: Insufficient cpu"),
         (ASIDE, "set aside after 10 starts in vain"),
     ],
 )
@@ -218,6 +220,7 @@ def test_a_pool_without_machines_is_the_one_cause_of_jobs_that_wait(reason: str,
     cluster.job("12", "Resources")
     (found,) = diagnose(elastic(cluster))
     assert found.cause.startswith(f"pool default lacks nodes: {cause}")
+    assert found.severity in {"warning", "error"}, "stock for some of a job's nodes may never be enough"
     assert found.consequences
     assert cluster.explain("12", elastic(cluster))[0].cause == found.cause
     assert ("state=resume" in found.mend) is (reason == ASIDE)
