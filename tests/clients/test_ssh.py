@@ -50,7 +50,8 @@ def test_open_mpi_by_ssh(alice: Alice) -> None:
     alice.run("mpicc sum.c -o sum")
     told = start_parallel(alice.batch, f"{HOSTS}{MPIRUN}")
     first, second = (f"sum 10 on {node} {how}" for node, how in zip(NODES, ("from the script", "by ssh"), strict=True))
-    assert sorted(told.splitlines()) == [first, first, second, second]
+    # On a loaded machine it also warns that ssh was faster than its own setpgid.
+    assert sorted(line for line in told.splitlines() if line.startswith("sum")) == [first, first, second, second]
 
 
 SSH_CONFIG = """
