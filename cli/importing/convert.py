@@ -96,7 +96,7 @@ def _understood(path: Path, draft: Draft) -> Iterator[list[Parameter]]:
     for pairs in read_lines(path):
         for word in pairs:
             if not word.key:
-                draft.leave(word, "is not understood: slurm.conf has KEY=VALUE")
+                draft.leave(word, "is not understood: slurm.conf has KEY=VALUE, and quotes in pairs")
         if named := [pair for pair in pairs if pair.key]:
             yield named
 

@@ -85,7 +85,10 @@ def _node(name: str, options: dict[str, Parameter], devices: list[dict[str, Para
     """Raises ValueError."""
 
     def number(key: str) -> int:
-        return int(options[key].value) if key in options else 1
+        value = options[key].value if key in options else "1"
+        if not re.fullmatch("[0-9]{1,15}", value):
+            raise ValueError(f"{options[key].text} is no number")
+        return int(value)
 
     for key in ("realmemory", "weight", "tmpdisk"):
         number(key)
@@ -140,13 +143,18 @@ def put_pools(nodes: Mapping[str, Node], partitions: Mapping[str, set[str]], dra
 
 
 def _pool_name(members: list[str], taken: set[str]) -> str:
-    """What the nodes' names begin with, as Kubernetes takes it; `-v2`, `-v3` behind it where it is taken."""
+    """What the nodes' names begin with, as Kubernetes takes it; `-b`, `-c` behind it where it is taken."""
     first, last = (name.partition(".")[0] for name in (min(members), max(members)))
     common = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
     stem = re.sub("[^a-z0-9]+", "-", (first[:common] or first).rstrip("0123456789").lower()).strip("-")[:30].strip("-")
     # `cpu-2` is the name of a node of the pool `cpu`.
     stem = re.sub(r"-(\d+)$", r"\1", stem if stem[:1].isalpha() else f"n{stem}")
-    return next(name for name in (stem, *(f"{stem}-v{at}" for at in range(2, 10_000))) if name not in taken)
+    return next(name for name in (stem, *(f"{stem}-{_letters(at)}" for at in range(1, 10_000))) if name not in taken)
+
+
+def _letters(number: int) -> str:
+    """`b` for 1, `z` for 25, `ba` for 26."""
+    return (_letters(number // 26) if number >= 26 else "") + chr(ord("a") + number % 26)
 
 
 def _put_pool(name: str, node: Node, size: int, draft: Draft) -> None:

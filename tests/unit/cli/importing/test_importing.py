@@ -137,7 +137,7 @@ def test_nodes_that_are_alike_become_one_pool_unless_partitions_divide_them(tmp_
     config = case("manual", tmp_path).config
     assert {name: (pool.size, pool.tmp) for name, pool in config.worker_nodes.items()} == {
         "dev": (17, "64000Mi"),
-        "dev-v2": (9, "64000Mi"),
+        "dev-b": (9, "64000Mi"),
     }
     assert sections(config, "partitions")["debug"] == {
         "pools": ("dev",), "default": True, "max_time": "30", "settings": {"MaxNodes": 10},
@@ -180,17 +180,17 @@ def test_included_files_continued_lines_and_keys_in_any_case(tmp_path: Path) -> 
     settings = effective_settings(config)
     assert (settings["SchedulerParameters"], settings["KillWait"]) == ("bf_continue,bf_interval=30", "45")
     assert {name: (pool.size, pool.resources.cpus) for name, pool in config.worker_nodes.items()} == {
-        "login-v2": (1, 8),
+        "login-b": (1, 8),
         "r": (6, 8),
     }
 
 
 def test_names_of_pools_are_kubernetes_own_and_no_feature_of_others(tmp_path: Path) -> None:
     config = case("node_sets", tmp_path).config
-    assert list(config.worker_nodes) == ["node-a", "node-b-v2", "cpu", "burst"]
+    assert list(config.worker_nodes) == ["node-a", "node-b-b", "cpu", "burst"]
     assert config.worker_nodes["burst"].size.model_dump() == {"min": 0, "max": 50}  # type: ignore[union-attr]
     assert config.partitions["mpi"].pools == ("node-a",)
-    assert config.partitions["cpu"].pools == ("node-a", "node-b-v2", "cpu")
+    assert config.partitions["cpu"].pools == ("node-a", "node-b-b", "cpu")
 
 
 def test_gpus_have_their_types_counts_and_shares(tmp_path: Path) -> None:
@@ -260,6 +260,12 @@ def test_host_lists_with_several_ranges(listed: str, names: list[str]) -> None:
     assert hosts(listed) == names
 
 
+@pytest.mark.parametrize("listed", ["n[1-9999999999]", "r[1-9999]n[1-9999]"])
+def test_a_host_list_without_an_end_is_refused(listed: str) -> None:
+    with pytest.raises(ValueError, match="too many"):
+        hosts(listed)
+
+
 def written(tmp_path: Path, text: str) -> Path:
     path = tmp_path / "slurm.conf"
     path.write_text(text, encoding="utf-8")
@@ -289,9 +295,17 @@ def test_what_is_refused_of_a_partition_leaves_one_whose_name_goes_on_alone(tmp_
     [
         ("ClusterName=x\n", "has no node"),
         ("", "has no node"),
+        ("N\0o\0d\0e\0", "slurm.conf is no text in UTF-8"),
+        ("Include slurm.conf\n", "includes itself"),
         ("Include other.conf\n", "slurm.conf:1 includes other.conf, which is not there"),
-        ("\nNodeName=n[1-4 CPUs=8", r"slurm.conf:2: NodeName=n\[1-4: .* n\[1-4 is no list of hosts"),
-        ("NodeName=n CPUs=1 RealMemory=abc", "slurm.conf:1: NodeName=n: .* 'abc'"),
+        ("\nNodeName=n[1-4 CPUs=8", r"slurm.conf:2: NodeName=n\[1-4: .* n\[1-4: the bracket is not closed"),
+        ("NodeName=n1-4] CPUs=8", r"slurm.conf:1: NodeName=n1-4\]: .* the bracket is not opened"),
+        ("NodeName=n[4-1] CPUs=8", r"slurm.conf:1: NodeName=n\[4-1\]: .* 4-1 runs backwards"),
+        ("NodeName=n[0001-99999]", r"slurm.conf:1: NodeName=n\[0001-99999\]: .* names too many hosts"),
+        ("NodeName=n[x-y]", r"slurm.conf:1: NodeName=n\[x-y\]: .* in brackets are numbers, as in \[1-3,7\]"),
+        ('NodeName="n CPUs=1', 'slurm.conf:1: NodeName="n CPUs=1: .* quotes in pairs'),
+        ("NodeName=n CPUs=abc", "slurm.conf:1: NodeName=n: .* CPUs=abc is no number"),
+        ("NodeName=n CPUs=1 RealMemory=-5", "slurm.conf:1: NodeName=n: .* RealMemory=-5 is no number"),
     ],
 )
 def test_one_message_where_there_is_nothing_to_go_by(tmp_path: Path, text: str, said: str) -> None:
@@ -373,12 +387,13 @@ def test_a_file_that_is_not_there_is_status_1(command: Command, tmp_path: Path) 
 def test_what_is_not_understood_is_shown_as_written_and_what_slurm_alone_knows_is_listed(
     command: Command, tmp_path: Path
 ) -> None:
-    odd = "foo  bar\n=x y\nPartitionName=p Nodes=n stray MaxTime=5\n"
+    odd = 'foo  bar\n=x y\nMinJobAge="4 5\nPartitionName=p Nodes=n stray MaxTime=5\n'
     file = written(tmp_path, f"NodeName=n CPUs=1 RealMemory=2000\n{odd}Nonsense=5\nA=B=C\nKillWait=45\n")
     done = command("import", str(file))
     lines = done.err.splitlines()
     assert lines[1:-1] == [
-        f"{file}:{line}: is not understood: slurm.conf has KEY=VALUE" for line in ("2: foo bar", "3: =x y", "4: stray")
+        f"{file}:{line}: is not understood: slurm.conf has KEY=VALUE, and quotes in pairs"
+        for line in ("2: foo bar", "3: =x y", '4: MinJobAge="4 5', "5: stray")
     ]
     assert lines[-1] == "taken as they are; Slurm tries them at `up`: A, Nonsense"
     assert "max_time: '5'" in done.out
