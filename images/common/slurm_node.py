@@ -54,7 +54,7 @@ PLACED: Final = f"{HELD_BACK} until its pool has room"
 _ON_NODE: Final = "running,suspended,completing,configuring,stopped,signaling,stage_out"
 """States of jobs that have the node."""
 
-_BUSY: Final = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
+BUSY: Final = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 """States of a node that has jobs."""
 
 UNKNOWN_NODE: Final = ("not found", "Invalid node name")
@@ -197,7 +197,7 @@ class Node:
         `record`: as it has just been read. Suspended jobs do not show there. squeue knows, and reads the whole queue,
         for which a node with jobs may have no memory left.
         """
-        return bool(record.states & _BUSY) or bool(self._jobs(_ON_NODE))
+        return bool(record.states & BUSY) or bool(self._jobs(_ON_NODE))
 
     def running_jobs(self) -> frozenset[str]:
         """Jobs on the node that have not begun to end, as `scontrol requeue` names them.
@@ -242,9 +242,9 @@ class Node:
         """Let no new job start on it, and have Slurm power it down when the running ones have ended."""
         return self._update("state=power_down_asap", f"reason={LEAVING_REASON}")
 
-    def set_down(self) -> Result:
+    def set_down(self, reason: str = LEAVING_REASON) -> Result:
         """Tell Slurm that it is gone, so that its record can be deleted. Kills its jobs: ask `has_jobs` before."""
-        return self._update("state=down", f"reason={LEAVING_REASON}")
+        return self._update("state=down", f"reason={reason}")
 
     def resume(self) -> Result:
         """Lift a drain or a down."""

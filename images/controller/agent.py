@@ -61,6 +61,16 @@ NO_ROOM: Final = (
 )
 
 
+REGISTER_AGAIN_SECONDS: Final = 25.0
+"""After a start of slurmctld, until the nodes with jobs register once more: a job whose launch was lost with the
+slurmctld before runs nowhere, and stays RUNNING.
+
+Their first registration leaves out jobs that slurmctld knows for less than BatchStartTimeout (10 s) and 10 s
+(`_purge_missing_jobs` in its job_mgr.c), and the next one is 800 s away (20 pings, one each third of SlurmdTimeout). A
+reconfiguration does not do: it begins to count anew.
+"""
+
+
 STATE_FILE: Final = Path("/run/slurmstack/configuration.json")
 """The status for people outside, who come by `kubectl exec`: where a network plugin enforces policies the API server
 has no way to the port."""
@@ -110,6 +120,8 @@ class Agent:
         """When these are tried again."""
         self._read_at = 0.0
         """When slurmctld is told again to read what is in force."""
+        self._register_at: float | None = None
+        """When nodes with jobs are to register once more with a slurmctld that has started."""
         self._start_at: float | None = None
         """When slurmctld may start once more with what it has ended with again and again."""
         self._died_of: str | None = None
@@ -140,6 +152,10 @@ class Agent:
         pending = self.status.pending
         if self._starts.exists() and self._slurmctld.is_up():
             self._starts.unlink(missing_ok=True)
+            self._register_at = self._clock.now() + REGISTER_AGAIN_SECONDS
+        elif self._register_at is not None and self._clock.now() >= self._register_at:
+            self._register_at = None
+            self._slurmctld.register_busy()
         if pending is None or pending != stack_part(version) or not self._slurmctld.is_up():
             return
         noted = self._noted()

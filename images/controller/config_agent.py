@@ -30,6 +30,7 @@ from images.common.log import Log
 from images.common.mountinfo import expect_volume
 from images.common.process import end_with_threads, program
 from images.common.slurm_conf import leaving_partitions
+from images.common.slurm_node import BUSY
 from images.common.slurm_records import NodeRecord
 from images.controller.agent import Agent
 from images.controller.check import check
@@ -78,8 +79,7 @@ MOST_PER_ROUND: Final = 50
 """Records that are removed in one round at most."""
 
 _GONE: Final = frozenset({"DOWN", "NOT_RESPONDING"})
-_BUSY: Final = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
-_KEPT: Final = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "CLOUD"}) | _BUSY
+_KEPT: Final = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "CLOUD"}) | BUSY
 """Nodes that sleep until they are needed, and nodes that still have a job."""
 
 
@@ -92,7 +92,7 @@ def may_be_gone(node: NodeRecord, elastic: Collection[str] = ()) -> bool:
     """
     dynamic = any(state.startswith("DYNAMIC") for state in node.states)
     if dynamic and "CLOUD" in node.states and node.name.rpartition("-")[0] not in elastic:
-        return not node.states & _BUSY
+        return not node.states & BUSY
     return dynamic and bool(node.states & _GONE) and not node.states & _KEPT
 
 

@@ -28,7 +28,15 @@ from images.common.jail_view import CONF_CACHE, SPOOL, WORKER_BINDS, bind_into_j
 from images.common.mountinfo import expect_filesystem
 from images.common.process import GUARDED, become, program, required_env, with_preloaded
 from images.common.readiness import wait_for_controller, wait_for_jail, wait_for_munge
-from images.common.slurm_node import TOPOLOGY_REASON, ControllerUnreachableError, Node, NodeConf, is_ours
+from images.common.slurm_node import (
+    BUSY,
+    LEAVING_REASON,
+    TOPOLOGY_REASON,
+    ControllerUnreachableError,
+    Node,
+    NodeConf,
+    is_ours,
+)
 from images.common.slurm_records import MARK, NodeRecord
 from images.common.wait import Clock, Reminder
 from images.health.local import find_local
@@ -120,6 +128,20 @@ def lift_own_drain(
         result = node.resume()
         done = "lifted the drain that an earlier pod of this name left"
         log(done if result.ok else f"cannot lift the own drain: {result.message}")
+
+
+def give_up_jobs(node: Node, record: NodeRecord | None, log: Callable[[str], None]) -> None:
+    """Have Slurm end, or put back into the queue, the jobs of a slurmd that was here before: none of them runs.
+
+    Slurm itself looks for them when a node registers, but leaves out those that are younger than BatchStartTimeout
+    (and ResumeTimeout, where there are elastic pools), and the node registers again only after 20 pings, 800 s
+    (_purge_missing_jobs and ping_nodes of slurmctld). The node that is set down comes back with its registration.
+    """
+    if record is None or "POWERING_UP" in record.states or not record.states & BUSY:
+        return  # a node that Slurm powers up has the job that waits for this very start
+    reason = record.reason if record.is_drained and record.reason else LEAVING_REASON
+    result = node.set_down(reason)
+    log("Slurm ends the jobs that were here" if result.ok else f"jobs that were here may stay: {result.message}")
 
 
 def forget_elastic(node: Node, log: Callable[[str], None]) -> NodeRecord | None:
@@ -251,6 +273,7 @@ def main() -> None:
         else:
             record = forget_elastic(node, log)
         lift_own_drain(node, record, log, keep_waiting=waits)
+        give_up_jobs(node, record, log)
         drained = STARTS_DRAINED if waits else ""
         command = without_set_up(
             slurmd_command(controller, conf.text + drained, name, found.description, mark), os.getpid()

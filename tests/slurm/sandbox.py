@@ -210,6 +210,13 @@ class SlurmSandbox:
         subprocess.run([*own, "addr", "add", address, "dev", "eth0"], check=True)
         subprocess.run([*own, "link", "set", "eth0", "up"], check=True)
 
+    def cut_off(self, name: str, *, cut: bool = True) -> None:
+        """Have all that the first pod sends to this one vanish without an answer, or arrive again."""
+        first = next(iter(self.pods.values()))
+        entry = [self._address(name), "dev", "br0"]
+        change = ["replace", *entry, "lladdr", "02:00:00:00:00:01", "nud", "permanent"] if cut else ["del", *entry]
+        subprocess.run(["nsenter", f"--target={first.pid}", "--net", "ip", "neigh", *change], check=True)
+
     def _write_hosts(self) -> None:
         lines = ["127.0.0.1 localhost", *(f"{self._address(name)} {name}" for name in self.pods)]
         for pod in self.pods.values():

@@ -49,3 +49,21 @@ def cut_short(directory: Path) -> None:
     """
     (directory / "job_state").rename(directory / "job_state.new")
     (directory / "job_state.old").write_bytes(b"of long ago")
+
+
+def test_a_job_whose_launch_was_lost_with_slurmctld_starts_again(
+    own_cluster: ClusterFactory, slurm_version: str
+) -> None:
+    """Slurm's own look for missing jobs leaves out young ones when nodes register, and comes again 800 s later."""
+    cluster = own_cluster(slurm_version, workers=1, extra="TCPTimeout=30")
+    cluster.cut_off("default-0")
+    job = cluster.run("sbatch --parsable --output=/dev/null --wrap true").stdout.strip()
+    cluster.wait_for_job(job, "RUNNING")
+    saved = cluster.state / "job_state"
+    wait_until(lambda: saved.exists() and b"default-0" in saved.read_bytes(), cluster.logs)  # as running
+    stop(cluster, "KILL")
+    cluster.cut_off("default-0", cut=False)
+    start(cluster)
+    assert cluster.job(job)["JobState"] == "RUNNING"
+
+    cluster.wait_for_job(job, "1", "Restarts")

@@ -84,6 +84,22 @@ def test_a_pod_that_takes_the_name_again_lifts_what_the_one_before_has_set(clust
     assert cluster.run(f"srun -w {worker} hostname").stdout.strip() == worker
 
 
+def test_a_young_job_of_a_pod_that_was_lost_starts_again(cluster: SlurmSandbox, worker: str) -> None:
+    """Its node is there again before Slurm's own look for missing jobs would count this one (800 s later)."""
+    script = "touch /tmp/at-work; sleep 300"
+    job = cluster.run(["sbatch", "--parsable", "-o/dev/null", f"-w{worker}", f"--wrap={script}"]).stdout.strip()
+    wait_until((cluster.pods[worker].root / "tmp/at-work").exists, cluster.logs)
+    cluster.run(f"scontrol update nodename={worker} state=drain reason='bad memory'")
+    cluster.remove_pod(worker)
+
+    cluster.start_worker(worker)
+
+    cluster.wait_for_job(job, "1", "Restarts")
+    wait_until(lambda: states(cluster, worker) == {"IDLE", "DRAIN", "DYNAMIC_NORM"}, cluster.logs)
+    assert (record(cluster, worker) or {})["reason"] == "bad memory"
+    cluster.run(f"scancel {job}")
+
+
 def test_an_administrators_drain_survives_the_pod_and_stays_with_the_next_one(
     cluster: SlurmSandbox, worker: str
 ) -> None:
