@@ -73,7 +73,7 @@ def _pods(status: Status) -> Iterator[Table | Text]:
 
 def _nodes(status: Status) -> Iterator[Table | Text]:
     if status.slurmctld_lost_with:
-        said = lost_slurmctld(status.slurmctld_lost_with, status.reached_by, status.namespace)
+        said = lost_slurmctld(status.slurmctld_lost_with, status.reached_by)
         yield Text("; ".join(said), style="red")
         return
     if status.slurmctld:

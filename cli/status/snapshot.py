@@ -194,11 +194,13 @@ def condition(item: Object, kind: str) -> Object:
     return next((one for one in found if one["type"] == kind), {})
 
 
-def lost_slurmctld(machine: str, kubectl: str, namespace: str) -> tuple[str, str]:
-    """What there is to say where slurmctld is down with its machine, and what mends it. `kubectl`: to be copied."""
+def lost_slurmctld(machine: str, kubectl: str) -> tuple[str, str]:
+    """What there is to say where slurmctld is down with its machine, and what mends it. `kubectl`: to be copied.
+
+    Once the Node is gone all of its pods start elsewhere: the database and slurmdbd may be lost with slurmctld.
+    """
     cause = f"slurmctld is down with its machine {machine}: no other one is started while that may still run"
-    command = f"{kubectl} delete pod {CONTROLLER_HOST} -n {namespace} --force --grace-period=0"
-    return cause, f"only once {machine} is really off, as two slurmctld on one state lose jobs: {command}"
+    return cause, f"only once {machine} is really off, as two slurmctld on one state lose jobs: {kubectl} delete node {machine}"
 
 
 def take(kubectl: Kubectl, config: ClusterConfig, wanted: Wanted) -> Snapshot:

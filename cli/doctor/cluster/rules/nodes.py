@@ -42,7 +42,7 @@ def find(cluster: Snapshot) -> Iterator[Finding]:
     """All about slurmctld and its nodes."""
     restore = _restore(cluster)
     if machine := cluster.slurmctld_lost_with:
-        cause, mend = lost_slurmctld(machine, "kubectl", cluster.namespace)
+        cause, mend = lost_slurmctld(machine, "kubectl")
         yield Finding("slurmctld", "error", cause, mend, (cluster.slurmctld or cluster.unread["slurm"],), (), 20)
     elif cluster.slurmctld or restore is not None:  # which leaves no pod that could be asked
         yield _silent(cluster, restore)

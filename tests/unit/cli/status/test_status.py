@@ -137,7 +137,7 @@ def test_a_slurmctld_whose_machine_is_lost_is_said_in_one_sentence_with_the_comm
     (said,) = (line for line in lines if line.startswith("slurmctld "))
     assert said.startswith("slurmctld is down with its machine node-1: no other one is started while")
     assert "; only once node-1 is really off" in said
-    assert said.endswith(": kubectl --context test delete pod controller-0 -n slurm --force --grace-period=0")
+    assert said.endswith(": kubectl --context test delete node node-1")
     cluster.refused["exec"] = "of 1,000 characters " * 50
     found = read_status(cluster, CONFIG)
     assert [len(text) for text in (found.slurmctld, found.unread["jail"])] == [200, 200]

@@ -269,7 +269,7 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {  # what is done, the cause that 
     "machine is lost": (lost_machine("node-0"), "the Kubernetes machine node-0 is not ready", "describe node node-0"),
     "slurmctld's machine is lost": (lost_slurmctld,
         "slurmctld is down with its machine node-1: no other one is started while that may still run",
-        "only once node-1 is really off, as two slurmctld on one state lose jobs: kubectl delete pod controller-0 -n"),
+        "only once node-1 is really off, as two slurmctld on one state lose jobs: kubectl delete node node-1"),
     "machine is short of disk": (full_machine, "node-0 has DiskPressure", "describe node node-0"),
     "a new pod waits for jobs": (rolling,
         "node default-1 takes no more jobs: it gets a new pod when those that it has are done",

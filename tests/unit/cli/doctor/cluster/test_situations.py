@@ -138,7 +138,7 @@ def test_a_pod_that_may_take_a_year_to_end_hangs_where_its_machine_is_lost() -> 
     assert any(text.startswith("pod controller-0 should have ended ") for text in found.consequences)
     assert found.evidence == (f'error: Post "{URL}": dial tcp 10.99.0.3:10250: connect: no route to host',)
     back = said_of(lost_slurmctld, lambda c: c.refused.clear())  # slurmctld answers: nothing is to be done by force
-    assert "--force" not in back[0].mend
+    assert "delete node" not in back[0].mend
 
 
 def test_a_jail_that_is_populated_at_the_second_try_is_not_ill_for_the_first() -> None:
