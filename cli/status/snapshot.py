@@ -200,7 +200,8 @@ def lost_slurmctld(machine: str, kubectl: str) -> tuple[str, str]:
     Once the Node is gone all of its pods start elsewhere: the database and slurmdbd may be lost with slurmctld.
     """
     cause = f"slurmctld is down with its machine {machine}: no other one is started while that may still run"
-    return cause, f"only once {machine} is really off, as two slurmctld on one state lose jobs: {kubectl} delete node {machine}"
+    command = f"{kubectl} delete node {machine}"
+    return cause, f"only once {machine} is really off, as two slurmctld on one state lose jobs: {command}"
 
 
 def take(kubectl: Kubectl, config: ClusterConfig, wanted: Wanted) -> Snapshot:
