@@ -60,6 +60,7 @@ KINDS = {
     "services": ("Service", "services"),
     "nodes": ("Node", "machines"),
     "statefulsets": ("StatefulSet", "workloads"),
+    "podtemplates": ("PodTemplate", "workloads"),
     "deployments": ("Deployment", "workloads"),
     "jobs": ("Job", "workloads"),
     "persistentvolumeclaims": ("PersistentVolumeClaim", "claims"),
@@ -108,7 +109,7 @@ STATUS = Wanted(
 DOCTOR = Wanted(
     kinds=(
         ("pods", "nodes"),
-        ("statefulsets", "deployments", "jobs", "persistentvolumeclaims", "leases"),
+        ("statefulsets", "podtemplates", "deployments", "jobs", "persistentvolumeclaims", "leases"),
         ("events",),
         ("namespaces",),
     ),

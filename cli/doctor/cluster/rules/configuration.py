@@ -10,7 +10,8 @@ from cli.doctor.cluster.rules.pods import state_of, why_unplaced
 from cli.kubectl.client import SILENT_SLURMDBD, component_of, is_true
 from cli.status.snapshot import Snapshot, at, condition
 from config.rules.nodes import HIDDEN
-from slurm.names import ACCOUNTING, ACCOUNTING_HOST, BACKUP, DATABASE, LOGIN, WORKER
+from slurm.elastic import settings
+from slurm.names import ACCOUNTING, ACCOUNTING_HOST, BACKUP, DATABASE, ELASTIC_SETTINGS, LOGIN, WORKER
 
 
 def find(cluster: Snapshot) -> Iterator[Finding]:
@@ -46,13 +47,17 @@ def deleted_namespace(cluster: Snapshot) -> Finding | None:
 
 
 def _pools(cluster: Snapshot) -> Iterator[Finding]:
-    """Pools of which there is nothing: they were not applied yet, or deleted by hand."""
+    """Pools of which there is nothing, or of an elastic one something else: not applied yet, or changed by hand."""
     there = {item["metadata"]["name"] for item in cluster.of("StatefulSet")}
+    told = {item["metadata"]["name"]: item["metadata"].get("annotations") or {} for item in cluster.of("PodTemplate")}
     for name, pool in cluster.config.worker_nodes.items() if cluster.knows("workloads") else ():
-        if not pool.is_elastic and pool.most and name not in there:
-            cause = f"the stack file wants {pool.most} nodes of pool {name}, and the cluster has nothing of it"
-            mend, after = "slurmstack preview, then `slurmstack up`", ("apply", "configuration")
-            yield Finding(f"pool {name}", "warning", cause, mend, after=after, weight=pool.most)
+        cause = f"the stack file wants {pool.most} nodes of pool {name}, and the cluster has nothing of it"
+        if name in told and told[name].get(ELASTIC_SETTINGS) != settings(name, pool):
+            cause = f"PodTemplate {name} does not have what the stack file says of the elastic pool"
+        elif pool.most == 0 or name in (told if pool.is_elastic else there):
+            continue
+        mend, after = "slurmstack preview, then `slurmstack up`", ("apply", "configuration")
+        yield Finding(f"pool {name}", "warning", cause, mend, after=after, weight=pool.most)
 
 
 def _partitions(cluster: Snapshot) -> Iterator[Finding]:

@@ -14,6 +14,8 @@ from cli.doctor.cluster.rules import diagnose, diagnose_job
 from cli.doctor.cluster.rules.jobs import _TABLE, Kind, meaning
 from cli.status.snapshot import KnownJob, Snapshot
 from config import load_config
+from slurm.elastic import settings
+from slurm.names import ELASTIC_SETTINGS
 from tests import stacks
 from tests.stacks import with_change
 from tests.unit.cli.doctor.cluster.recorded_cluster import RecordedCluster, recorded
@@ -183,9 +185,14 @@ ASIDE = "slurmstack/elastic: set aside after 10 starts in vain; resume its nodes
 
 def elastic(cluster: RecordedCluster) -> Snapshot:
     """As if the one pool were elastic."""
-    return replace(
-        cluster.look(), config=load_config(with_change(stacks.dev(), "worker_nodes.default.size", {"max": 2}))
-    )
+    config = load_config(with_change(stacks.dev(), "worker_nodes.default.size", {"max": 2}))
+    metadata = {
+        "name": "default",
+        "annotations": {ELASTIC_SETTINGS: settings("default", config.worker_nodes["default"])},
+        "labels": {"app.kubernetes.io/part-of": "slurmstack"},
+    }
+    cluster.objects.append({"kind": "PodTemplate", "metadata": metadata})
+    return replace(cluster.look(), config=config)
 
 
 def off(cluster: RecordedCluster, *states: str, reason: str = "") -> None:
@@ -203,6 +210,20 @@ def test_nodes_that_are_off_are_no_finding() -> None:
         "PartitionName=elastic-default Hidden=YES Nodes=default-[0-1] State=INACTIVE TotalCPUs=4",
     )
     assert diagnose(elastic(cluster)) == ()
+
+
+def test_an_elastic_pool_that_was_changed_by_hand_is_found() -> None:
+    """The program `elastic` leaves it alone, or does something else than the stack file says."""
+    cluster = recorded()
+    off(cluster)
+    there = elastic(cluster)
+    cluster.thing("PodTemplate", "default")["metadata"]["annotations"][ELASTIC_SETTINGS] = "{}"
+    changed = replace(cluster.look(), config=there.config)
+    cluster.remove("PodTemplate", "default")
+    gone = replace(cluster.look(), config=there.config)
+    for look in (changed, gone):
+        (found,) = diagnose(look)
+        assert (found.about, "slurmstack up" in found.mend) == ("pool default", True)
 
 
 @pytest.mark.parametrize(
