@@ -156,9 +156,10 @@ def _closed(cluster: Snapshot, node: SlurmNode, check: str | None) -> Diagnosis:
         return "error", f"{who} has less than its pool promises: {node.reason}", mend
     if node.states & {"INVALID_REG", "INVAL"}:
         return "error", f"{who} is not what Slurm expects", cluster.kubectl(f"logs {node.name} -c slurmd --tail 20")
-    if node.reason.startswith(ROLLS) and cluster.pod(node.name) is not None:
-        cause = f"{who} takes no more jobs: it gets a new pod when those that it has are done"
-        return "note", cause, cluster.slurm(f"squeue --nodelist={node.name}")
+    if node.reason.startswith((ROLLS, ELASTIC)) and cluster.pod(node.name) is not None:
+        rolls = "it gets a new pod when those that it has are done"
+        why = rolls if node.reason.startswith(ROLLS) else node.reason.removeprefix(ELASTIC).strip()
+        return "note", f"{who} takes no more jobs: {why}", cluster.slurm(f"squeue --nodelist={node.name}")
     if node.reason == TOPOLOGY_REASON:
         mend = cluster.kubectl(f"logs service/{CONTROLLER_HOST} -c config-agent --tail 20")
         return "error", f"{who} waits for its place in the topology", mend

@@ -274,6 +274,8 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {  # what is done, the cause that 
     "a new pod waits for jobs": (rolling,
         "node default-1 takes no more jobs: it gets a new pod when those that it has are done",
         "squeue --nodelist=default-1"),
+    "an elastic pool has a smaller maximum": (drained("slurmstack/elastic: leaves the pool"),
+        "node default-1 takes no more jobs: leaves the pool", "squeue --nodelist=default-1"),
     "scale-in waits for jobs": (leaving, "default-1 leaves and waits for 1 job", "scancel 17"),
     "pod does not end": (lambda c: c.thing("Pod", "login-0")["metadata"].update(deletionTimestamp=ago(600)),
         "should have ended 10 min ago", "--force"),
