@@ -62,12 +62,11 @@ NO_ROOM: Final = (
 
 
 REGISTER_AGAIN_SECONDS: Final = 25.0
-"""After a start of slurmctld, until the nodes with jobs register once more: a job whose launch was lost with the
-slurmctld before runs nowhere, and stays RUNNING.
+"""After slurmctld has started, or read its files, until the nodes with jobs register once more: a job whose launch was
+lost with the slurmctld before runs nowhere, and stays RUNNING.
 
 Their first registration leaves out jobs that slurmctld knows for less than BatchStartTimeout (10 s) and 10 s
-(`_purge_missing_jobs` in its job_mgr.c), and the next one is 800 s away (20 pings, one each third of SlurmdTimeout). A
-reconfiguration does not do: it begins to count anew.
+(`_purge_missing_jobs` in its job_mgr.c), and the next one is 800 s away (20 pings, one each third of SlurmdTimeout).
 """
 
 
@@ -121,7 +120,7 @@ class Agent:
         self._read_at = 0.0
         """When slurmctld is told again to read what is in force."""
         self._register_at: float | None = None
-        """When nodes with jobs are to register once more with a slurmctld that has started."""
+        """When nodes with jobs are to register once more."""
         self._start_at: float | None = None
         """When slurmctld may start once more with what it has ended with again and again."""
         self._died_of: str | None = None
@@ -328,6 +327,7 @@ class Agent:
         failure = self._make_read()
         if failure is None:
             write_atomically(self._read, version, sync=False)
+            self._register_at = self._clock.now() + REGISTER_AGAIN_SECONDS
         return failure
 
     def _make_read(self) -> str | None:
