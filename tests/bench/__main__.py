@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from tests.bench import apply, commands, elastic, figures, health, jobs, restart, resume, upgrade
+from tests.bench import apply, commands, elastic, figures, health, jobs, restart, resume, roll, upgrade
 from tests.bench.cluster import Cluster, cluster_of
 from tests.bench.figures import Bench, Run
 
@@ -54,6 +54,7 @@ PARTS = {
     "array": Part(about="an array of 1,000 tasks", measure=jobs.array),
     "elastic": Part(about="jobs on an empty elastic pool", measure=elastic.elastic),
     "health": Part(about="what a job's checks cost; faults, until they are acted on", measure=health.health),
+    "roll": Part(about="another template for 20 workers, half of them busy", measure=roll.roll),
     "upgrade": Part(about="another release of Slurm, under submissions", measure=upgrade.upgrade),
     "engine": Part(about="applies with Pulumi's engine", measure=apply.engine, engine="pulumi"),
     "restart": Part(about="slurmctld with 10,000 jobs queued, without Kubernetes", alone=restart.restart),
