@@ -121,18 +121,6 @@ Cpu = Annotated[
 ]
 """CPUs as Kubernetes has them: `2`, `0.5` or `500m`."""
 
-TimeLimit = Annotated[
-    str,
-    Matching(
-        (
-            r"^(\d{1,9}|\d{1,9}:\d\d|\d{1,9}:\d\d:\d\d|\d{1,6}-\d{1,9}|\d{1,6}-\d{1,9}:\d\d|\d{1,6}-\d{1,9}:\d\d:\d\d"
-            r"|[Uu][Nn][Ll][Ii][Mm][Ii][Tt][Ee][Dd]|[Ii][Nn][Ff][Ii][Nn][Ii][Tt][Ee])$"
-        ).replace(r"\d", "[0-9]"),  # digits of other scripts are none to Slurm
-        "is not a Slurm time: minutes, [hours:]minutes:seconds, days-hours[:minutes[:seconds]] or UNLIMITED",
-    ),
-]
-"""Slurm's notation: `30` (minutes), `1:30:00`, `1-00:00:00` (days-hours:minutes:seconds), `UNLIMITED`."""
-
 
 def seconds(limit: str) -> int | None:
     """Seconds of a TimeLimit; None if there is no limit."""
@@ -148,6 +136,23 @@ def seconds(limit: str) -> int | None:
         hours, (minutes, secs) = 0, (*parts, 0)[:2]
     return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + secs
 
+
+def _counted(limit: str) -> str:
+    if (seconds(limit) or 0) >= 2**31:  # Slurm has an int of 32 bits for it (time_str2secs)
+        raise ValueError("is more than Slurm can count: 24855 days at most, or UNLIMITED")
+    return limit
+
+
+TimeLimit = Annotated[
+    str,
+    Matching(
+        r"^(([0-9]{1,9}-)?[0-9]{1,9}(:[0-9]{1,9}){0,2}"  # 1:99:99, too: Slurm adds it up
+        r"|[Uu][Nn][Ll][Ii][Mm][Ii][Tt][Ee][Dd]|[Ii][Nn][Ff][Ii][Nn][Ii][Tt][Ee])$",
+        "is not a Slurm time: minutes, [hours:]minutes:seconds, days-hours[:minutes[:seconds]] or UNLIMITED",
+    ),
+    AfterValidator(_counted),
+]
+"""Slurm's notation: `30` (minutes), `1:30:00`, `1-00:00:00` (days-hours:minutes:seconds), `UNLIMITED`."""
 
 _SPAN = r"^[1-9][0-9]{0,6}[smhd]$"
 

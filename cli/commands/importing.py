@@ -48,7 +48,7 @@ def import_cluster(
         except OSError as error:
             raise Failure(f"{output} cannot be written: {error.strerror or error}") from None
     if as_json:
-        taken = [{**vars(parameter), "place": ".".join(path)} for path, parameter in draft.taken.items()]
+        taken = [{**vars(one), "place": ".".join(path)} for path, all_of in draft.taken.items() for one in all_of]
         left = [{**vars(parameter), "why": why} for parameter, why in draft.left]
         typer.echo(json.dumps({"stack": text, "taken": taken, "left": left}, indent=1))
         return

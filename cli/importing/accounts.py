@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.importing.draft import Draft
-from cli.importing.files import Parameter, read_text
+from cli.importing.files import UNITS, Parameter, read_text
 from config.sections.accounting import Association, Qos
 
 _LINE = re.compile(r"(?i)\s*(QOS|Cluster|Parent|Account|User)\s*-\s*'?([^':]*)'?(.*)")
@@ -16,7 +16,8 @@ _PARENT = "2147483647"
 """What the database keeps for Fairshare=parent."""
 _FIELDS = {"max_wall_duration_per_job": "max_wall", "min_prio_thresh": "min_prio_threshold"}
 _LISTS = {"qos", "flags", "preempt"}
-_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
+_ROOT = {"Fairshare=1", "QOS='normal'", "DefaultAccount='root'", "AdminLevel='Administrator'"}
+"""What the root of all accounts, and the user of this name, have in any cluster."""
 
 
 def read_dump(path: Path, draft: Draft) -> dict[str, list[str]]:
@@ -44,6 +45,11 @@ def read_dump(path: Path, draft: Draft) -> dict[str, list[str]]:
         elif kind == "account" and name != "root":
             draft.put(("accounts", name), {} if parent == "root" else {"parent": parent}, parameter)
             _put(("accounts", name), found[3], parameter, draft)
+        else:
+            for key, value in _OPTION.findall(found[3]):
+                if f"{key}={value}" not in _ROOT:
+                    option = Parameter(file=str(path), line=number, key=key, value=value)
+                    draft.leave(option, "is of the root of all accounts: set it with sacctmgr")
     return users
 
 
@@ -80,5 +86,5 @@ def _value(field: str, text: str) -> Any:
 def _amount(name: str, text: str) -> Any:
     """`100G` of memory in MiB; of other resources the number."""
     found = re.fullmatch(r"(\d+)([kmgtp]?)", text.lower())
-    number = int(found[1]) * _UNITS[found[2]] if found else None
+    number = int(found[1]) * UNITS[found[2]] if found else None
     return text if found is None or number is None else number // 2**20 if name == "mem" and found[2] else number

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import yaml
 from cli.errors import Failure
 from cli.importing.accounts import read_dump
 from cli.importing.draft import Draft, plain
-from cli.importing.files import Parameter, hosts, read_lines
+from cli.importing.files import Line, Parameter, hosts, read_lines
 from cli.importing.nodes import Node, put_pools, read_nodes
 from config import ConfigError, load_config
 from config.load import PROJECT
@@ -43,9 +43,14 @@ _WHY = {
     "SuspendTime SuspendTimeout ResumeTimeout ResumeRate SuspendRate SuspendExcNodes SuspendExcParts": (
         "use an elastic pool: worker_nodes.<pool>.size: {min: 0, max: N} with idle_timeout and resume_timeout"
     ),
+    "FrontendName": "nodes are pods, each with a slurmd of its own",
     "DownNodes": "nodes begin idle: drain them with scontrol",
 }
 """Keys that `slurm.settings` would take, or refuse without saying what to use instead."""
+_NAMED = {"nodename", "nodeset", "partitionname"}
+"""Keys of lines that are about what they name."""
+_TIMES = {"suspendtime": "idle_timeout", "resumetimeout": "resume_timeout"}
+"""Key -> field of elastic pools."""
 _SHOWN = 10
 """Lines of nodes in a message."""
 _LEFT = {key.lower(): why for keys, why in _WHY.items() for key in keys.split()}
@@ -60,7 +65,7 @@ _FIELDS = {
 _SLURMS_OWN = {
     "State=UP", "Default=NO", "Hidden=NO", "RootOnly=NO", "OverSubscribe=NO", "Shared=NO", "MinNodes=1", "LLN=NO",
     "ExclusiveUser=NO", "AllowAccounts=ALL", "AllowGroups=ALL", "AllowQos=ALL", "MaxTime=INFINITE", "GraceTime=0",
-    "MaxTime=UNLIMITED", "MaxNodes=UNLIMITED", "PriorityTier=1", "InactiveLimit=0", "WaitTime=0",
+    "MaxTime=UNLIMITED", "MaxTime=-1", "MaxNodes=UNLIMITED", "PriorityTier=1", "InactiveLimit=0", "WaitTime=0",
     "JobCompType=jobcomp/none", "SwitchType=switch/none", "JobAcctGatherFrequency=30", "FirstJobId=1",
     "AccountingStorageType=accounting_storage/slurmdbd", "PreemptType=preempt/none",
     "TopologyPlugin=topology/flat", "TopologyPlugin=topology/default", "TopologyPlugin=topology/none",
@@ -69,15 +74,17 @@ _SLURMS_OWN = {
 _DEFAULTS = {text.lower() for text in _SLURMS_OWN}
 
 
+Group = tuple[set[str], list[Parameter]]
+"""Names of nodes, and what says that they are together."""
+
+
 def convert(slurm_conf: Path, gres_conf: Path | None, dump: Path | None) -> tuple[str, Draft]:
     """The text, and what went into it. Raises Failure where a file cannot be read, or no node is found."""
     draft = Draft()
-    lines = list(_understood(slurm_conf, draft))
-    nodes = read_nodes(lines, list(_understood(gres_conf, draft)) if gres_conf is not None else [], draft)
+    lines = _understood(slurm_conf, draft)
+    nodes = read_nodes(lines, _understood(gres_conf, draft) if gres_conf is not None else [], draft)
     if not nodes:
-        refused = [
-            f"{said.place}: {said.text}: {why}" for said, why in draft.left if said.key.lower() in {"", "nodename"}
-        ]
+        refused = [f"{one.place}: {one.text}: {why}" for one, why in draft.left if one.key.lower() in {"", "nodename"}]
         if refused:
             raise Failure("\n".join(refused[:_SHOWN]), hint="correct these lines: no node could be taken")
         raise Failure(f"{slurm_conf} has no node", hint="its NodeName lines may be in a file that it includes")
@@ -88,80 +95,102 @@ def convert(slurm_conf: Path, gres_conf: Path | None, dump: Path | None) -> tupl
     users = read_dump(dump, draft) if dump is not None else {}
     _read_settings(lines, draft)
     draft.settle()
+    draft.leave_rest()
     return _text(slurm_conf, draft.sections, pools, users), draft
 
 
-def _understood(path: Path, draft: Draft) -> Iterator[list[Parameter]]:
-    """The pairs of each line; what is none is left."""
+def _understood(path: Path, draft: Draft) -> list[Line]:
+    """The lines; a word that is no pair is left, and a line without a name."""
+    found: list[Line] = []
     for pairs in read_lines(path):
-        for word in pairs:
-            if not word.key:
-                draft.leave(word, "is not understood: slurm.conf has KEY=VALUE, and quotes in pairs")
-        if named := [pair for pair in pairs if pair.key]:
-            yield named
-
-
-def _read_partitions(lines: Iterable[list[Parameter]], nodes: Mapping[str, Node], draft: Draft) -> dict[str, set[str]]:
-    """Partitions into the draft, without their pools; the nodes of each."""
-    groups: dict[str, set[str]] = {name: {name} for name in nodes}
-    defaults: dict[str, Parameter] = {}
-    found: dict[str, set[str]] = {}
-    for pairs in lines:
-        options = {parameter.key.lower(): parameter for parameter in pairs}
-        kind, name = pairs[0].key.lower(), pairs[0].value
-        if kind == "nodeset":
-            words = {*options["feature"].value.split(",")} if "feature" in options else set()
-            groups[name] = {host for host, node in nodes.items() if words & {*node.value("feature").split(",")}}
-            groups[name] |= _members(options.get("nodes"), groups, nodes, draft)
-        if kind != "partitionname":
-            continue
-        if name.upper() == "DEFAULT":
-            defaults |= options
-            continue
-        options = defaults | options
-        if members := _members(options.pop("nodes", None), groups, nodes, draft):
-            valid = re.sub("[^A-Za-z0-9_.-]", "-", name)[:60]
-            valid = f"p-{valid}" if valid[:1] in ".-" or valid.upper() == "ALL" else valid
-            if valid != name:
-                draft.leave(pairs[0], f"is no name of a partition here: it became {valid}")
-            found[valid] = members
-            draft.put(("partitions", valid), {"pools": []}, pairs[0])
-            for key, parameter in options.items():
-                if key != "partitionname":
-                    _put_option(("partitions", valid), parameter, draft)
-        else:
-            draft.leave(pairs[0], "has no node: a partition is over at least one pool")
-    chosen = [place for place in found if draft.sections["partitions"][place].get("default")]
-    for place in chosen[:-1]:
-        del draft.sections["partitions"][place]["default"]
-        parameter = draft.taken.pop(("partitions", place, "default"))
-        draft.leave(parameter, "only one partition is the default: the last one is, as to Slurm")
+        line = {pair.key.lower(): pair for pair in pairs}
+        if word := line.pop("", None):
+            draft.leave(word, "is not understood: slurm.conf has KEY=VALUE, and quotes in pairs")
+        draft.read.append(pairs)
+        name = next((pair.value for key, pair in line.items() if key in _NAMED), "-")
+        if "=" in name or not name.strip(", "):
+            draft.leave(next(iter(line.values())), "has no name")
+        elif line:
+            found.append(line)
     return found
 
 
-def _members(
-    parameter: Parameter | None, groups: Mapping[str, set[str]], nodes: Mapping[str, Node], draft: Draft
-) -> set[str]:
-    members: set[str] = set()
+def _read_partitions(lines: Iterable[Line], nodes: Mapping[str, Node], draft: Draft) -> dict[str, set[str]]:
+    """Partitions into the draft, without their pools; the nodes of each."""
+    groups = _groups(lines, nodes, draft)
+    defaults: Line = {}
+    found: dict[str, set[str]] = {}
+    for line in lines:
+        if next(iter(line)) != "partitionname":
+            continue
+        if line["partitionname"].value.upper() == "DEFAULT":
+            defaults |= line
+            continue
+        options = defaults | line
+        head = options.pop("partitionname")
+        name = head.value
+        valid = re.sub("[^A-Za-z0-9_.-]", "-", name)[:60]
+        valid = f"p-{valid}" if valid[:1] in ".-" or valid.upper() == "ALL" else valid
+        members, words = _members(options.pop("nodes", None), groups, draft)
+        if valid in found:
+            draft.leave(
+                head, f"{valid} is in {draft.taken['partitions', valid][0].place} already: Slurm has a name once"
+            )
+        elif members:
+            if valid != name:
+                draft.leave(head, f"is no name of a partition here: it became {valid}")
+            found[valid] = members
+            draft.put(("partitions", valid), {"pools": []}, head, *words)
+            for parameter in options.values():
+                _put_option(("partitions", valid), parameter, draft)
+        else:
+            draft.leave(head, "has no node: a partition is over at least one pool")
+    chosen = [place for place in found if draft.sections["partitions"][place].get("default")]
+    for place in chosen[:-1]:
+        del draft.sections["partitions"][place]["default"]
+        for parameter in draft.taken.pop(("partitions", place, "default")):
+            draft.leave(parameter, "only one partition is the default: the last one is, as to Slurm")
+    return found
+
+
+def _groups(lines: Iterable[Line], nodes: Mapping[str, Node], draft: Draft) -> dict[str, Group]:
+    """What `Nodes` of a partition may name. A set may stand below the partitions over it."""
+    groups: dict[str, Group] = {**{name: ({name}, []) for name in nodes}, "ALL": ({*nodes}, [])}
+    for line in lines:
+        if next(iter(line)) == "nodeset":
+            members, words = _members(line.get("nodes"), groups, draft)
+            features = {*line["feature"].value.split(",")} if "feature" in line else set()
+            members |= {host for host, node in nodes.items() if features & {*node.value("feature").split(",")}}
+            words += [line[key] for key in ("nodeset", "feature") if key in line]
+            groups[line["nodeset"].value] = members, words
+    return groups
+
+
+def _members(parameter: Parameter | None, groups: Mapping[str, Group], draft: Draft) -> Group:
+    if parameter is None:
+        return set(), []
+    members, words = set[str](), [parameter]
     try:
-        for name in hosts(parameter.value) if parameter is not None else ():
-            if name.upper() != "ALL" and name not in groups and parameter is not None:
+        for name in hosts(parameter.value):
+            own, said = groups.get("ALL" if name.upper() == "ALL" else name, (set(), []))
+            if not own:
                 draft.leave(parameter, f"{name} is no node of the NodeName lines that were taken")
-            members |= {*nodes} if name.upper() == "ALL" else groups.get(name, set())
+            members, words = members | own, words + (said if own else [])
     except ValueError as error:
-        if parameter is not None:
-            draft.leave(parameter, f"is not understood: {error}")
-    return members
+        draft.leave(parameter, f"is not understood: {error}")
+    return members, words
 
 
 def _put_option(place: tuple[str, str], parameter: Parameter, draft: Draft) -> None:
     field = next((field for key, field in _FIELDS.items() if key.lower() == parameter.key.lower()), None)
     if f"{parameter.key}={parameter.value}".lower() in _DEFAULTS:
         draft.same.append(parameter)
+    elif parameter.key.lower() in _LEFT:
+        draft.leave(parameter, _LEFT[parameter.key.lower()])
     elif field is None:
         draft.put_setting(place, parameter)
     elif field == "default":
-        draft.put((*place, field), parameter.value.lower() == "yes", parameter)
+        draft.put((*place, field), parameter.value.lower() in {"yes", "true", "up", "1"}, parameter)
     elif field.startswith(("allow", "deny")):
         draft.put((*place, field), [part for part in parameter.value.split(",") if part], parameter)
     elif field == "preempt_mode":
@@ -170,23 +199,24 @@ def _put_option(place: tuple[str, str], parameter: Parameter, draft: Draft) -> N
         draft.put((*place, field), plain(parameter.value) if field == "priority_tier" else parameter.value, parameter)
 
 
-def _last_settings(lines: Iterable[list[Parameter]], draft: Draft) -> dict[str, Parameter]:
-    """Those that Slurm goes by, by keys in small letters."""
-    last: dict[str, Parameter] = {}
-    for pairs in lines:
-        if pairs[0].key.lower() in {"nodename", "nodeset", "partitionname"}:
+def _last_settings(lines: Iterable[Line], draft: Draft) -> Line:
+    """Those that Slurm goes by."""
+    last: Line = {}
+    for line in lines:
+        (folded, parameter), *others = line.items()
+        if folded in _NAMED:
             continue
-        for parameter in pairs[:1] if pairs[0].key.lower() == "downnodes" else pairs:
-            folded = parameter.key.lower()
-            if folded in last:
-                draft.leave(last[folded], _LEFT.get(folded, f"stands again in line {parameter.line}, which holds"))
-            last[folded] = parameter
+        if folded in last:
+            draft.leave(last[folded], _LEFT.get(folded, f"stands again in line {parameter.line}, which holds"))
+        last[folded] = parameter
+        for _, other in others if folded not in _LEFT else ():
+            draft.leave(other, f"stands behind {parameter.key}, where Slurm takes no other key")
     if "propagateresourcelimitsexcept" in last and (idle := last.pop("propagateresourcelimits", None)):
         draft.leave(idle, "has no effect beside PropagateResourceLimitsExcept")
     return last
 
 
-def _read_settings(lines: Iterable[list[Parameter]], draft: Draft) -> None:
+def _read_settings(lines: Iterable[Line], draft: Draft) -> None:
     last = _last_settings(lines, draft)
     try:
         ours = effective_settings(load_config({"worker_nodes": draft.sections["worker_nodes"]}))
@@ -205,7 +235,11 @@ def _read_settings(lines: Iterable[list[Parameter]], draft: Draft) -> None:
 
 
 def _put_setting(key: str, parameter: Parameter, draft: Draft) -> None:
-    if key in _LEFT:
+    elastic = [name for name, pool in draft.sections["worker_nodes"].items() if isinstance(pool["size"], dict)]
+    if key in _TIMES and elastic and re.fullmatch("[1-9][0-9]{0,6}", parameter.value):
+        for name in elastic:
+            draft.put(("worker_nodes", name, _TIMES[key]), f"{parameter.value}s", parameter)
+    elif key in _LEFT:
         draft.leave(parameter, _LEFT[key])
     elif key in _SECTIONS:
         path, values = _SECTIONS[key]
@@ -214,7 +248,10 @@ def _put_setting(key: str, parameter: Parameter, draft: Draft) -> None:
         for name, _, count in (part.replace("*", ":").partition(":") for part in parameter.value.split(",")):
             draft.put(("licenses", name), plain(count or "1"), parameter)
     elif key == "clustername":
-        draft.put(("slurm", "cluster_name"), re.sub("[^a-z0-9_-]", "-", parameter.value.lower())[:40], parameter)
+        valid = re.sub("[^a-z0-9_-]", "-", parameter.value.lower())[:40]
+        if valid != parameter.value.lower():
+            draft.leave(parameter, f"is no name of a cluster here: it became {valid}")
+        draft.put(("slurm", "cluster_name"), valid, parameter)
     else:
         draft.put_setting(("slurm",), parameter)
 

@@ -19,8 +19,10 @@ class Draft:
 
     def __init__(self) -> None:
         self.sections: dict[str, Any] = {}
-        self.taken: dict[Path, Parameter] = {}
-        """Place in the stack file -> what it stands for."""
+        self.read: list[list[Parameter]] = []
+        """Lines of slurm.conf and gres.conf."""
+        self.taken: dict[Path, tuple[Parameter, ...]] = {}
+        """Place in the stack file -> where its value is from."""
         self.same: list[Parameter] = []
         """What is our default anyway."""
         self.left: list[tuple[Parameter, str]] = []
@@ -34,13 +36,13 @@ class Draft:
         settings = {path[-1] for path in self.taken if path[-2:-1] == ("settings",)}
         return tuple(sorted(key for key in settings if key.lower() not in self.known))
 
-    def put(self, path: Path, value: Any, parameter: Parameter) -> None:
-        """Set a value."""
+    def put(self, path: Path, value: Any, *parameters: Parameter) -> None:
+        """Set a value, which is from these."""
         place = self.sections
         for part in path[:-1]:
             place = place.setdefault(part, {})
         place[path[-1]] = value
-        self.taken[path] = parameter
+        self.taken[path] = parameters
 
     def leave(self, parameter: Parameter, why: str) -> None:
         """Note why something is not taken."""
@@ -65,18 +67,31 @@ class Draft:
             if not found:
                 return
             for path, problem in found:
-                if path in self.taken:
-                    self.leave(self.taken[path], problem.message)
-                    self._remove(path)
+                for parameter in self.taken.get(path, ()):
+                    self.leave(parameter, problem.message)
+                self._remove(path)
+
+    def leave_rest(self) -> None:
+        """Note every line, and every word of a line that is taken, of which nothing was said until now."""
+        taken = {parameter for parameters in self.taken.values() for parameter in parameters}
+        told = {parameter for parameter, _ in self.left}
+        used = taken | told | {*self.same}
+        for pairs in self.read:
+            if pairs[0] in told - taken:
+                continue  # the whole line is left
+            rest = [word for word in pairs if word not in used and word.value.upper() != "DEFAULT"]
+            for parameter in rest if used.intersection(pairs) else pairs[:1]:
+                self.leave(parameter, "has no effect: another one holds, or nothing in these files goes by it")
 
     def _about(self, problem: Problem) -> Path:
         """The value at a problem's place, else the last one in it, else the nearest one around it, else nothing.
 
-        Partitions may be `std` and `std.q`: the longest name is meant.
+        Partitions may be `std` and `std.q`: the longest name is meant. Rules have Slurm's keys in small letters.
         """
-        where, places = f"{problem.where}.", {path: f"{'.'.join(path)}." for path in self.taken}
+        where = f"{problem.where}.".lower()
+        places = {path: f"{'.'.join(path)}.".lower() for path in self.taken}
         around = [path for path, place in places.items() if where.startswith(place)]
-        nearest: Path = max(around, key=lambda path: len(places[path]), default=())
+        nearest: Path = max(around, key=lambda path: (len(places[path]), ".".join(path) in problem.where), default=())
         inside = [path for path, place in places.items() if path[: len(nearest)] == nearest and place.startswith(where)]
         return inside[-1] if inside else nearest
 

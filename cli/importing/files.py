@@ -14,6 +14,7 @@ from images.common.slurm_records import expand
 
 _PAIR = re.compile(r'(?<![^\s=])([^\s=]+)\s*=\s*("[^"]*"|\S+)')  # from a word's begin: a line may have megabytes
 _INCLUDE = re.compile(r"\s*include\s+(\S+)\s*", re.IGNORECASE)
+UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
 _MOST_HOSTS = 65_536
 """Names in one host list at most, as in Slurm itself (MAX_RANGE)."""
 
@@ -39,6 +40,10 @@ class Parameter:
         return f"{self.file}:{self.line}"
 
 
+Line = dict[str, Parameter]
+"""A line's pairs, by keys in small letters; the first is what the line is about."""
+
+
 def read_lines(path: Path, above: tuple[Path, ...] = ()) -> Iterator[list[Parameter]]:
     """Pairs of each line of slurm.conf, and of the files that it includes. Raises Failure.
 
@@ -61,7 +66,7 @@ def read_lines(path: Path, above: tuple[Path, ...] = ()) -> Iterator[list[Parame
 def read_text(path: Path) -> str:
     """What a file has. Raises Failure."""
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
         raise Failure(f"{path} cannot be read: {error.strerror or error}") from None
     if "\0" in text:

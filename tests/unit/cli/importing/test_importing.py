@@ -81,7 +81,7 @@ TOLD: dict[str, dict[tuple[str, str], str]] = {
     "included": {
         ("slurm.conf:6", "killwait"): "stands again in line 7",
         ("slurm.conf:8", ""): "not understood",
-        ("nodes.conf:5", "State"): "no node yet",
+        ("nodes.conf:5", "NodeName"): "no node yet",
         ("partitions.conf:2", "PartitionName"): "no node",
     },
     "node_sets": {
@@ -116,7 +116,8 @@ def test_the_stack_file_is_valid_and_what_is_left_has_its_line_and_a_reason(name
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_pools_have_as_many_nodes_of_each_kind_as_the_old_cluster(name: str, tmp_path: Path) -> None:
-    nodes = read_nodes(read_lines(DATA / name / "slurm.conf"), [], Draft()).values()
+    lines = [{pair.key.lower(): pair for pair in pairs} for pairs in read_lines(DATA / name / "slurm.conf")]
+    nodes = read_nodes(lines, [], Draft()).values()
     had = Counter(
         (node.cpus, int(node.value("realmemory", "0")), sum(count for key, count in node.gres if key[:3] == "gpu"))
         for node in nodes
@@ -373,7 +374,8 @@ def test_the_command_writes_a_file_once_and_tells_on_standard_error(command: Com
 def test_json_has_both_lists_and_standard_output_the_file(command: Command) -> None:
     document = json.loads(command("import", LAPTOP, "--json").out)
     assert document["stack"] == command("import", LAPTOP).out
-    assert {entry["key"] for entry in document["taken"]} == {"NodeName", "PartitionName", "ClusterName", "Default"}
+    keys = {"NodeName", "CPUs", "PartitionName", "Nodes", "ClusterName", "Default"}
+    assert {entry["key"] for entry in document["taken"]} == keys
     first = {"file": LAPTOP, "line": 3, "key": "NodeName", "value": "localhost"}
     assert {key: document["left"][0][key] for key in first} == first
 
