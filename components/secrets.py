@@ -22,6 +22,7 @@ WORKER_HOST_KEY = "worker-host-key"
 """Name of the Secret with the workers' SSH host key, and of the ConfigMap with its public half."""
 
 PUBLIC_KEY_FILE = "ssh_host_ed25519_key.pub"
+LOGIN_PUBLIC_KEY_FILE = "login_host_ed25519_key.pub"
 
 
 class Secrets(pulumi.ComponentResource):
@@ -38,7 +39,8 @@ class Secrets(pulumi.ComponentResource):
     """Of the sshd of all workers. Not the login nodes' one: who has taken over a worker could pass for these. It is
     there without one, too: who turns that off and on again keeps the key."""
     worker_public_key: k8s.core.v1.ConfigMap
-    """Its public half, for all who may look: as a file in pods, which stay when the key is rotated."""
+    """Its public half, for all who may look: as a file in pods, which stay when the key is rotated. The login nodes'
+    is beside it."""
     database: k8s.core.v1.Secret
     """The password of slurmdbd in the cluster's own database. It is there with an external one, too: a stack
     that comes back to its own database needs no new password."""
@@ -63,6 +65,7 @@ class Secrets(pulumi.ComponentResource):
         self.ssh_host_keys = self._create_secret(
             name, "ssh-host-keys", scope, string_data={"ssh_host_ed25519_key": private_key}
         )
+        self.host_public_key = pulumi.Output.unsecret(host_seed.base64.apply(ed25519_public_key))
         worker_seed = random.RandomBytes(f"{name}-worker-host-seed", length=SEED_BYTES, opts=self._random)
         worker_key = worker_seed.base64.apply(ed25519_private_key_pem)
         self.worker_host_key = self._create_secret(
@@ -71,11 +74,13 @@ class Secrets(pulumi.ComponentResource):
         self.worker_public_key = k8s.core.v1.ConfigMap(
             f"{name}-{WORKER_HOST_KEY}-public",
             metadata=scope.metadata(WORKER_HOST_KEY, "secrets"),
-            data={PUBLIC_KEY_FILE: pulumi.Output.unsecret(worker_seed.base64.apply(ed25519_public_key))},
+            data={
+                PUBLIC_KEY_FILE: pulumi.Output.unsecret(worker_seed.base64.apply(ed25519_public_key)),
+                LOGIN_PUBLIC_KEY_FILE: self.host_public_key,
+            },
             opts=self._child,
         )
         self.rest_seed = rest_seed.base64
-        self.host_public_key = pulumi.Output.unsecret(host_seed.base64.apply(ed25519_public_key))
         self.register_outputs({"host_public_key": self.host_public_key})
 
     def _create_secret(

@@ -19,7 +19,8 @@ from cli.doctor.cluster.rules import diagnose, diagnose_job
 from cli.doctor.cluster.rules.configuration import deleted_namespace
 from cli.errors import FAILED, USAGE, Failure
 from cli.kubectl.client import Kubectl
-from cli.logs.lines import errors_on_nodes
+from cli.logs.nodes import errors_on_nodes
+from cli.logs.output import errors_in_output
 from cli.stack import Stack, open_stack
 from cli.status.questions import DOCTOR
 from cli.status.snapshot import JOB, Snapshot, read_job, take
@@ -104,7 +105,8 @@ def job(
             hint="`slurmstack doctor` says what is wrong with it",
             code=COULD_NOT_LOOK,
         )
-    found = diagnose_job(cluster, known, errors_on_nodes(kubectl, namespace, cluster.of("Pod"), known))
+    on_nodes = errors_on_nodes(kubectl, namespace, cluster.of("Pod"), known)
+    found = diagnose_job(cluster, known, (*errors_in_output(kubectl, namespace, known), *on_nodes))
     if not found:
         # Nobody knows it, or who does could not be asked.
         silent = {**known.missing, **({"queue": cluster.unread["jobs"]} if "jobs" in cluster.unread else {})}

@@ -49,7 +49,8 @@ def logs(
     read is said on standard error, and the rest is printed all the same.
 
     --job has lines of slurmctld, slurmdbd, the watcher and the job's nodes (prolog and epilog too) that name it, and
-    from sacct when it was submitted, started and ended, with its steps.
+    from sacct when it was submitted, started and ended, with its steps. If it failed, errors of Slurm's commands and of
+    its shell in its output are at its end.
 
     Logs of pods that are gone are gone with them. `kubectl logs -f` prints what is written from now on, and
     `kubectl get events` what Kubernetes tells of pods.

@@ -142,7 +142,7 @@ _NUMBERS: Final = {
 _ENTER: Final = """\
 import ctypes, os, sys
 root, kept, uid, gid, *argv = sys.argv[1:]
-os.chroot(root)
+os.chroot(root or os.environ.get("JAIL") or "/")
 os.chdir("/")
 prctl = ctypes.CDLL(None, use_errno=True).prctl
 for capability in set(range(64)) - set(map(int, kept.split(","))):
@@ -157,6 +157,9 @@ os.execv(argv[0], argv)
 
 
 def in_jail(uid: int, gid: int, *argv: str, root: str = JAIL_DIR) -> list[str]:
-    """What to run in the container of sshd, as root, for a command of a user in the jail."""
+    """What to run in the container of sshd, as root, for a command of a user in the jail.
+
+    `root`: empty for where jobs are in a container of slurmd or sshd, which is the jail if the pool has it.
+    """
     kept = ",".join(str(_NUMBERS[name]) for name in IN_JAIL)
     return ["/usr/bin/python3", "-IS", "-c", _ENTER, root, kept, str(uid), str(gid), *argv]

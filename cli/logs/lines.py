@@ -8,16 +8,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import typer
 
 from cli.errors import USAGE, Failure
 from cli.kubectl.client import Kubectl, complaint, component_of, labels_of, refuse_no_namespace
+from cli.logs.output import errors_in_output
 from cli.status.snapshot import KnownJob, read_job
 from cli.text import printable
-from images.common.slurm_jobs import RUNNING, Job
+from images.common.slurm_jobs import Job
 from images.common.slurm_records import moment
 from slurm.names import POOL_LABEL, WORKER
 
@@ -131,17 +132,6 @@ AT_ONCE = 16
 
 _SECONDS = 60
 """For one log at most: the machine of a pod may be lost."""
-
-_SECONDS_OF_NODE = 5
-"""For one where an answer to a question waits for it."""
-
-_BEFORE = timedelta(minutes=1)
-"""So long before a job began slurmd's word about it may be: clocks of machines differ."""
-
-_LAUNCHED = re.compile(r"(?:Launching batch .* for|launch task .* request from) UID[ :](\d+)")
-_NAMELESS = re.compile(r"error: (?:(?:.*\buid=|Invalid job cred.* from )(\d+)|Munge decode|.*_LAUNCH.* auth\w+ error)")
-"""slurmd names a job with its user; the user alone where the node does not know him, or gets the job too late; nobody
-where it cannot read what it gets, as where clocks are minutes apart."""
 
 _PROBE = re.compile(r"Connection (closed|reset) by \S+ port \d+")
 """What sshd writes each time somebody connects and says nothing, as the kubelet does every 10 s to see that it runs."""
@@ -315,7 +305,7 @@ def _of_job(
     now: datetime,
     since: datetime | None,
 ) -> Found:
-    lines = list(_lines_of(known, now))
+    lines = [*_lines_of(known, now), *_in_output(known, errors_in_output(kubectl, namespace, known))]
     if not lines and not known.missing:
         raise Failure(f"Slurm knows no job {known.id}", hint="`slurmstack login` and `sacct -a` show which there are")
     # Where nobody knows its nodes, all may have had it.
@@ -332,37 +322,6 @@ def _of_job(
     return found
 
 
-def errors_on_nodes(
-    kubectl: Kubectl, namespace: str, pods: Iterable[Mapping[str, Any]], known: KnownJob
-) -> tuple[str, ...]:
-    """What slurmd and slurmstepd say went wrong with a job, on its first nodes; and whose log could not be read.
-
-    Nothing of one that runs. A lost node, for which many a job is asked about, has a log that nobody can read.
-    """
-    if any(job.base_state == RUNNING for job in known.present):
-        return ()
-    names = names_job(known.ids)
-    wanted = [item for item in containers(pods) if item.name == "slurmd" and item.pod in known.nodes][:LISTED]
-    began = min((at for run in known.runs if (at := moment(run["Start"])) is not None), default=None)
-    found = read_logs(
-        kubectl, namespace, wanted,
-        since=None if began is None else datetime.fromtimestamp(began, UTC) - _BEFORE,
-        matches=lambda text: names(text) or _NAMELESS.search(text) is not None,
-        seconds=_SECONDS_OF_NODE,
-    )  # fmt: skip
-    heard = [line for line in found.lines if names(line.text)]
-    users = {match[1] for line in heard if (match := _LAUNCHED.search(line.text))}
-    places = {line.place for line in heard}
-
-    def is_about(line: Line) -> bool:
-        other = _NAMELESS.search(line.text)
-        return names(line.text) or (other is not None and (other[1] in users if other[1] else line.place not in places))
-
-    lines = [line for line in found.lines if "error: " in line.text and is_about(line)]
-    errors = (f"{line.place.partition('/')[0]}: {line.text.partition('error: ')[2]}" for line in lines)
-    return (*dict.fromkeys(errors), *(f"the log of {item}" for item in found.missing))
-
-
 def _lines_of(known: KnownJob, now: datetime) -> Iterator[Line]:
     """What Slurm knows, to the second. None of what has no time."""
     events = [("sacct", run["JobID"], one) for run in known.runs for one in _run_events(run)]
@@ -370,6 +329,13 @@ def _lines_of(known: KnownJob, now: datetime) -> Iterator[Line]:
     for component, job, (at, text) in events:
         if at is not None:
             yield Line(at=to_the_second(at), component=component, place=f"job/{job}", text=text)
+
+
+def _in_output(known: KnownJob, errors: Iterable[str]) -> Iterator[Line]:
+    """What a job's output says has no time: it stands at the end of the job."""
+    if known.last is not None and (end := moment(known.last["End"])) is not None:
+        place = f"job/{known.last['JobID']}"
+        yield from (Line(at=to_the_second(end), component="output", place=place, text=text) for text in errors)
 
 
 def _run_events(run: Mapping[str, str]) -> Iterator[tuple[float | None, str]]:

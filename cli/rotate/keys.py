@@ -11,6 +11,7 @@ from cli.rotate.rotation import ALL_PODS, GOES_ON, Key, Rotation, encoded
 from components.secrets import (
     DATABASE_PASSWORD_BYTES,
     JWT_KEY_BYTES,
+    LOGIN_PUBLIC_KEY_FILE,
     MUNGE_KEY_BYTES,
     PUBLIC_KEY_FILE,
     WORKER_HOST_KEY,
@@ -77,9 +78,9 @@ def _host_keys(rotation: Rotation, report: Report) -> str:
     bound over it, until the container starts anew and copies that.
     """
     key = ed25519_public_key(rotation.value)
-    if rotation.key.name == WORKER_HOST_KEY:  # the cluster's own pods know it by a file
-        rotation.write("configmap", WORKER_HOST_KEY, {PUBLIC_KEY_FILE: key})
-        rotation.touch(*ALL_PODS)
+    file = PUBLIC_KEY_FILE if rotation.key.name == WORKER_HOST_KEY else LOGIN_PUBLIC_KEY_FILE
+    rotation.write("configmap", WORKER_HOST_KEY, {file: key})  # the cluster's own pods know it by a file
+    rotation.touch(*ALL_PODS)
     # What an earlier rotation has bound is away: kubelet has deleted it, and over that nothing can be mounted.
     again = f"umount {HOST_KEY} 2>/dev/null; mount --bind {rotation.key.path} {HOST_KEY} && kill -HUP 1"
     with report.step("Telling sshd"):

@@ -294,6 +294,11 @@ class KnownJob:
         return frozenset({self.id, *numbers})
 
     @property
+    def last(self) -> Mapping[str, str] | None:
+        """The record of its last run."""
+        return next((run for run in reversed(self.runs) if "." not in run["JobID"]), None)
+
+    @property
     def nodes(self) -> frozenset[str]:
         """Where it ran, also before it was queued again."""
         lists = {*(run["NodeList"] for run in self.runs), *(one.node_list for one in self.present)} - {"None assigned"}

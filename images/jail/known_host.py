@@ -1,4 +1,4 @@
-"""known-host: what ssh in the jail knows the workers by (`KnownHostsCommand`): one key for the nodes of all pools."""
+"""known-host: what ssh in the jail knows nodes by (`KnownHostsCommand`): a key of all workers, one of login nodes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from typing import Final
 KEY: Final = Path("/run/slurm/ssh/ssh_host_ed25519_key.pub")
 """A file of a ConfigMap, where sshd runs on workers (components/worker_ssh.py)."""
 
+LOGIN_KEY: Final = "login_host_ed25519_key.pub"
+"""Beside it, the key of login nodes."""
+
 SLURM_CONF: Final = Path("/run/slurm/conf/slurm.conf")
 
 
@@ -18,10 +21,13 @@ def known_host(host: str, key: Path = KEY, conf: Path = SLURM_CONF) -> str:
     pool, _, number = host.rpartition("-")
     try:
         pools = re.findall(r"^NodeSet=(\S+)", conf.read_text(encoding="utf-8"), re.MULTILINE)
-        public = key.read_text(encoding="utf-8").strip()
+        if host == "login" or (pool == "login" and number.isdecimal()):  # no pool has that name
+            key = key.with_name(LOGIN_KEY)
+        elif pool not in pools or not number.isdecimal():
+            return ""
+        return f"{host} {key.read_text(encoding='utf-8').strip()}\n"
     except OSError:
         return ""
-    return f"{host} {public}\n" if pool in pools and number.isdecimal() else ""
 
 
 def main() -> int:

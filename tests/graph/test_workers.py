@@ -8,6 +8,7 @@ import pytest
 
 from cli.program.recording import Recording
 from images.common.gpu_jobs import SHOWN
+from images.jail.known_host import KEY, LOGIN_KEY
 from tests import stacks
 from tests.graph.objects import containers, differing, environment, mounts, objects, pod, recorded, volumes
 
@@ -187,8 +188,9 @@ def test_a_worker_with_the_jail_has_sshd_that_ends_after_slurmd_with_a_key_of_it
     assert volumes(spec)["worker-host-key"]["secret"]["secretName"] == "worker-host-key"
     assert volumes(spec)[mounts(sshd)["/tmp"]["name"]] != volumes(spec)[mounts(spec["containers"][0])["/tmp"]["name"]]
     assert environment(sshd)["USER_LIMITS"] == "nofile=1024 as=4194304 cpu=60 total_cpus=1500"
-    (public,) = objects(recording, "ConfigMap")["worker-host-key"]["data"].values()
-    assert public.startswith("ssh-ed25519 ")
+    public = objects(recording, "ConfigMap")["worker-host-key"]["data"]
+    assert all(key.startswith("ssh-ed25519 ") for key in public.values())
+    assert {*public} == {KEY.name, LOGIN_KEY}, "as the jail's ssh looks for them"
     for one, container in ((spec, "slurmd"), (pod(recording, "slurm-login-pods"), "sshd")):
         shown = mounts(containers(one)[container])["/run/slurm/ssh"]
         assert volumes(one)[shown["name"]]["configMap"]["name"] == "worker-host-key"

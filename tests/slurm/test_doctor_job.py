@@ -13,18 +13,22 @@ from typing import Any
 import pytest
 
 from cli.doctor.cluster.rules import diagnose_job
-from cli.logs.lines import errors_on_nodes, gather
+from cli.logs.lines import gather
+from cli.logs.nodes import errors_on_nodes
+from cli.logs.output import errors_in_output
 from cli.status.questions import DOCTOR
 from cli.status.snapshot import read_job, take
 from tests.fakes.kubectl import PlayedKubectl, listed, thing
 from tests.slurm.accounting import AccountingSandbox
 from tests.slurm.cluster import ClusterFactory
-from tests.slurm.minimal import accounting_config, identity, stack_of
+from tests.slurm.minimal import accounting_config, add_accounts, identity, stack_of
 from tests.slurm.pod import wait_until
 from tests.slurm.sandbox import SlurmSandbox
 
-LOST, NO_PROLOG, NO_USER, NO_KEY = (f"default-{number}" for number in range(4))
+LOST, NO_PROLOG, NO_USER, NO_KEY, ALICES = (f"default-{number}" for number in range(5))
 """A node for each."""
+
+ALICE = 10001
 
 PROLOG = f"#!/bin/sh\n[ $SLURMD_NODENAME != {NO_PROLOG} ]\n"
 
@@ -40,7 +44,11 @@ class SandboxKubectl(PlayedKubectl):
     ) -> subprocess.CompletedProcess[str]:
         del stdin, check
         if arguments[0] == "exec":
-            return self.sandbox.run(arguments[arguments.index("--") + 1 :])
+            at = arguments.index("-c")
+            pod, command = arguments[at - 1], arguments[at + 3 :]
+            if pod not in self.sandbox.pods:
+                return subprocess.CompletedProcess(arguments, 1, "", f'Error: pods "{pod}" not found')
+            return self.sandbox.run(command, pod=pod)
         if arguments[0] == "logs":
             log = self.sandbox.pods[arguments[3]].log(arguments[5])
             stamp = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}Z"
@@ -67,10 +75,12 @@ class SandboxKubectl(PlayedKubectl):
 
 @pytest.fixture(scope="module")
 def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> AccountingSandbox:
-    """slurmctld alone knows alice."""
-    config = accounting_config(slurm_version, "Prolog=/prolog\nSlurmdTimeout=5\n", **identity({"alice": 10001}))
-    made = slurm_cluster(slurm_version, config=config, workers=4, kind=AccountingSandbox)
-    for name in (LOST, NO_PROLOG, NO_USER, NO_KEY):
+    """slurmctld and one node alone know alice."""
+    alice = identity({"alice": ALICE}, home="/tmp")
+    config = accounting_config(slurm_version, "Prolog=/prolog\nSlurmdTimeout=5\n", **alice)
+    made = slurm_cluster(slurm_version, config=config, workers=5, kind=AccountingSandbox)
+    add_accounts(alice, made.pods[ALICES].root)
+    for name in (LOST, NO_PROLOG, NO_USER, NO_KEY, ALICES):
         path = made.pods[name].root / "prolog"
         path.write_text(PROLOG)
         path.chmod(0o755)
@@ -87,7 +97,8 @@ def explained(cluster: SlurmSandbox, job: str) -> str:
     """What `doctor job` says: the cause, and what was seen."""
     kubectl, config = SandboxKubectl(sandbox=cluster), stack_of(cluster.version, accounting=True)
     look, known = take(kubectl, config, DOCTOR), read_job(kubectl, "slurm", job, accounting=True)
-    found = diagnose_job(look, known, errors_on_nodes(kubectl, "slurm", look.of("Pod"), known))
+    on_nodes = errors_on_nodes(kubectl, "slurm", look.of("Pod"), known)
+    found = diagnose_job(look, known, (*errors_in_output(kubectl, "slurm", known), *on_nodes))
     return "\n".join(text for item in found for text in (item.cause, *item.evidence))
 
 
@@ -121,9 +132,9 @@ def test_a_prolog_that_fails_is_named_though_the_job_waits_again(cluster: SlurmS
 
 
 def test_a_node_that_does_not_know_the_user_is_named(cluster: SlurmSandbox) -> None:
-    job = submit(cluster, NO_USER, "--uid=10001")
+    job = submit(cluster, NO_USER, f"--uid={ALICE}")
     await_words(
-        cluster, job, f"is tried again after an error: {NO_USER}: failed to init group cache entry for uid=10001"
+        cluster, job, f"is tried again after an error: {NO_USER}: failed to init group cache entry for uid={ALICE}"
     )
 
 
@@ -132,6 +143,49 @@ def test_that_somebody_has_requeued_a_job_is_no_error(cluster: SlurmSandbox) -> 
     cluster.wait_for_job(job, "RUNNING")
     cluster.run(f"scontrol requeue {job}")
     await_words(cluster, job, f"job {job} of root waits: is not to start before its --begin time, or was just requeued")
+
+
+IN_OUTPUT = {
+    "no interpreter": ("#!/usr/bin/nope\n", "execve(): bad interpreter(/usr/bin/nope): No such file or directory"),
+    "no program for env": ("#!/usr/bin/env nopy\n", "slurm-{job}.out: env: "),
+    "no command": ("#!/bin/sh\n/opt/nope\n", "/slurm_script: 2: /opt/nope: not found"),
+    "not to be executed": ("#!/bin/sh\n/etc/passwd\n", "/slurm_script: 2: /etc/passwd: Permission denied"),
+    "no program for a step": ("#!/bin/sh\nsrun /opt/nope\n", "execve(): /opt/nope: No such file or directory"),
+    "no such MPI": ("#!/bin/sh\nsrun --mpi=nosuch true\n", "Invalid MPI type 'nosuch', --mpi=list for"),
+    "no such nodes": ("#!/bin/sh\nsrun -N9 true\n", "srun: error: Only allocated 1 nodes asked for 9"),
+    "no such GPUs": ("#!/bin/sh\nsrun --gpus=1 true\n", "srun: error: Unable to create step for job"),
+}
+
+
+def alices(cluster: SlurmSandbox, script: str, *options: str) -> str:
+    """The number of a job of alice's that has ended."""
+    words = ["sbatch", "--parsable", f"--uid={ALICE}", f"--gid={ALICE}", f"--nodelist={ALICES}", "--chdir=/tmp"]
+    done = cluster.controller.run([*words, *options], stdin=script)
+    assert done.returncode == 0, done.stderr
+    number: str = done.stdout.strip()
+    cluster.wait_for_job(number, "FAILED")
+    return number
+
+
+@pytest.mark.parametrize(("script", "said"), IN_OUTPUT.values(), ids=IN_OUTPUT)
+def test_what_slurm_and_the_shell_said_in_the_output_of_a_job_is_told(
+    cluster: SlurmSandbox, script: str, said: str
+) -> None:
+    job = alices(cluster, script)
+    said = said.format(job=job)
+    await_words(cluster, job, f"/tmp/slurm-{job}.out: ", said)
+    assert said in logged(cluster, job)
+
+
+def test_of_other_output_no_more_than_the_place_is_told(cluster: SlurmSandbox) -> None:
+    """Nor is what a link leads to that the user may not read."""
+    job = alices(cluster, "#!/bin/sh\necho my srun: error: secret >&2; exit 3", "--error=err of %x", "--job-name=mine")
+    await_words(cluster, job, "its output is in /tmp/err of mine")
+    assert "secret" not in logged(cluster, job)
+    shadow = "echo 'srun: error: secret' >/shadow; chmod 600 /shadow; ln -sf /shadow '/tmp/err of mine'"
+    cluster.run(shadow, pod=ALICES)
+    assert "its output could not be read: " in explained(cluster, job)
+    assert "secret" not in explained(cluster, job)
 
 
 def hold(cluster: SlurmSandbox, node: str, seconds: float) -> None:

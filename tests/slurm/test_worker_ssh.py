@@ -153,6 +153,7 @@ def test_from_node_to_node_leads_the_key_of_the_first_login_and_no_host_is_asked
     cluster: SlurmSandbox, job: str
 ) -> None:
     assert login(cluster, "alice", "ssh default-0 ssh default-1 hostname") == (0, "default-1\n")
+    assert login(cluster, "alice", "ssh -J login-0 default-0 ssh login-0 hostname") == (0, "login-0\n")
 
 
 def test_a_first_command_and_a_first_copy_make_a_key_and_print_nothing(cluster: SlurmSandbox) -> None:

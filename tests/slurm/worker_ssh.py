@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import Any
 
+from images.jail.known_host import LOGIN_KEY
 from tests.rootfs import rootfs
 from tests.slurm.login import private_key, public_line
 from tests.slurm.pod import Pod, wait_until
@@ -39,7 +40,9 @@ class WorkerSsh:
         return self.cluster.start_worker_on(name, binds={**volumes, self._public: "/run/slurm/ssh"}, **how)
 
     def show_key(self, login: Pod) -> None:
-        """What ssh on a login node knows the workers by."""
+        """What ssh knows the workers by, on a login node too, and that one by."""
+        private = (self.cluster.work / "host-keys/ssh_host_ed25519_key").read_bytes()
+        (self._public / LOGIN_KEY).write_text(public_line(private))
         shutil.copytree(self._public, login.root / "run/slurm/ssh")
 
     def start(self, name: str, **env: str) -> Pod:

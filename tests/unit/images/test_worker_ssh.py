@@ -15,7 +15,7 @@ import pytest
 
 from images.common.command import Result
 from images.common.log import Log
-from images.jail.known_host import known_host
+from images.jail.known_host import LOGIN_KEY, known_host
 from images.jail.ssh_session import environment, newest_job
 from images.login import worker_ssh
 from images.login.worker_ssh import end_without_job, refusal, start_ending
@@ -58,13 +58,17 @@ def test_the_job_that_started_last_is_taken_as_srun_wants_it_called(
 
 @pytest.mark.parametrize(
     ("host", "known"),
-    [("gpu-0", True), ("big-mem-12", True), ("login-0", False), ("gpu-0.example.com", False), ("gpu", False)],
-)
-def test_the_key_of_workers_is_known_for_names_of_their_nodes_alone(tmp_path: Path, host: str, known: bool) -> None:
+    [
+        ("gpu-0", "worker"), ("big-mem-12", "worker"), ("login", "login"), ("login-1", "login"), ("login-x", ""),
+        ("gpu-0.example.com", ""), ("gpu", ""),
+    ],
+)  # fmt: skip
+def test_the_keys_of_the_cluster_are_known_for_names_of_its_nodes_alone(tmp_path: Path, host: str, known: str) -> None:
     key, conf = tmp_path / "key", tmp_path / "slurm.conf"
-    key.write_text("ssh-ed25519 AAAA\n")
+    key.write_text("ssh-ed25519 worker\n")
+    key.with_name(LOGIN_KEY).write_text("ssh-ed25519 login\n")
     conf.write_text("ClusterName=a\nNodeSet=gpu Feature=gpu\nNodeSet=big-mem Feature=big-mem\n")
-    assert known_host(host, key, conf) == (f"{host} ssh-ed25519 AAAA\n" if known else "")
+    assert known_host(host, key, conf) == (f"{host} ssh-ed25519 {known}\n" if known else "")
 
 
 def test_where_workers_have_no_sshd_no_key_is_known(tmp_path: Path) -> None:

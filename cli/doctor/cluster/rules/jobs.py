@@ -111,7 +111,7 @@ def _why(state: str, code: str) -> str:
 
 def _ended(cluster: Snapshot, known: KnownJob, errors: Sequence[str]) -> Iterator[Finding]:
     """By its record of last, or by what slurmctld still has of it."""
-    run = next((run for run in reversed(known.runs) if "." not in run["JobID"]), None)
+    run = known.last
     job = next((job for job in known.present if job.base_state not in _NOT_ENDED), None)
     if run is None and job is None:
         return

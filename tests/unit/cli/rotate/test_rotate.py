@@ -19,7 +19,7 @@ from cli.program.recording import KeptValues, record
 from cli.rotate import rotation
 from cli.rotate.keys import KEYS
 from cli.rotate.rotation import Rotation
-from components.secrets import WORKER_HOST_KEY
+from components.secrets import LOGIN_PUBLIC_KEY_FILE, PUBLIC_KEY_FILE, WORKER_HOST_KEY
 from config import load_config
 from local.report import open_report
 from slurm.certificates import ed25519_private_key_pem, ed25519_public_key
@@ -264,13 +264,23 @@ def test_a_pod_that_only_waits_for_a_machine_is_in_nobody_s_way(kubectl: Cluster
     assert "default-1" not in kubectl.restarted
 
 
-def test_the_key_of_workers_is_rotated_with_what_the_cluster_knows_it_by(kubectl: Cluster) -> None:
-    kubectl.items_there.append(pod("default-2", "worker-sshd"))
-    said = run(kubectl, WORKER_HOST_KEY)
-    value = base64.b64decode(kubectl.secret(GENERATED)["data"]["slurm-secrets-worker-host-seed"]).decode()
-    private = base64.b64decode(kubectl.secret(WORKER_HOST_KEY)["data"]["ssh_host_ed25519_key"]).decode()
+@pytest.mark.parametrize(
+    ("key", "secret", "container", "file"),
+    [
+        (WORKER_HOST_KEY, WORKER_HOST_KEY, "worker-sshd", PUBLIC_KEY_FILE),
+        ("host-keys", "ssh-host-keys", "sshd", LOGIN_PUBLIC_KEY_FILE),
+    ],
+)
+def test_a_key_of_hosts_is_rotated_with_what_the_cluster_knows_it_by(
+    kubectl: Cluster, key: str, secret: str, container: str, file: str
+) -> None:
+    kubectl.items_there.append(pod("default-2", container))
+    said = run(kubectl, key)
+    seed = f"slurm-secrets-{key.removesuffix('-keys').removesuffix('-key')}-seed"
+    value = base64.b64decode(kubectl.secret(GENERATED)["data"][seed]).decode()
+    private = base64.b64decode(kubectl.secret(secret)["data"]["ssh_host_ed25519_key"]).decode()
     assert private == ed25519_private_key_pem(value)
-    (public,) = kubectl.named("configmap", WORKER_HOST_KEY)["data"].values()
+    public = kubectl.named("configmap", WORKER_HOST_KEY)["data"][file]
     assert public == ed25519_public_key(value)
     assert public in said
     commands = [words for words in kubectl.said if "kill -HUP 1" in words[-1]]
