@@ -167,9 +167,11 @@ def test_a_node_that_is_drained_with_its_pool_and_did_not_fail_makes_nobody_s_no
 
 def test_what_somebody_has_drained_is_drained_again_when_slurm_has_lifted_that() -> None:
     """While it was coming, or while it waited to go down. What Slurm or we had to say before is nobody's drain."""
-    coming = nodes((LATE, f"bad fan : {TOO_LATE}"), OFF)
-    found = looks(Starts(NOON), (0, coming))
+    coming, late = nodes((f"{COMING}+DRAIN", "bad fan"), OFF), nodes((LATE, f"bad fan : {TOO_LATE}"), OFF)
+    found = looks(Starts(NOON), (0, nodes(COMING, OFF)), (5, coming), (60, late))
     assert (found.nodes, found.pool) == ({"gpu-0": "bad fan"}, "")
+    resumed = looks(Starts(NOON), (5, coming), (9, nodes(COMING, OFF)), (60, late))
+    assert resumed.nodes == {"gpu-0": resumed.pool}
     ours = looks(Starts(NOON), (0, nodes((LATE, f"slurmstack/elastic: gets a new pod : {TOO_LATE}"))))
     assert ours.nodes == {"gpu-0": ours.pool}
 
