@@ -152,17 +152,13 @@ class Pods:
         return ""
 
     def _delete(self, pod: Pod) -> str:
-        options: dict[str, Any] = {"preconditions": {"uid": pod.uid}}
-        if pod.has_ended:
-            options["gracePeriodSeconds"] = 0
         try:
-            self._kube.send("DELETE", f"{self._kube.path('pods')}/{pod.name}", options)
+            self._kube.delete_pod(pod.name, pod.uid, force=pod.has_ended)
         except KubeError as error:
             problem = f"cannot end the pod {pod.name}: {error}"
             if error.status is None:  # each of a hundred would wait for as long
                 return problem
-            if error.status not in {http.client.NOT_FOUND, http.client.CONFLICT}:
-                self._log(problem)
+            self._log(problem)
         return ""
 
 

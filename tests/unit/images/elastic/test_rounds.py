@@ -166,12 +166,12 @@ def test_what_slurm_refuses_is_no_reason_to_hurry() -> None:
 
 def test_where_the_api_server_does_not_answer_no_more_pods_are_ended() -> None:
     """Each of a hundred would wait for as long; where it refuses one, the others may go."""
-    kube = Mock(**{"path.return_value": "pods"})
+    kube = Mock()
     for status, most in ((None, AT_ONCE), (403, 100)):
-        kube.send = Mock(side_effect=KubeError("timed out", status))
+        kube.delete_pod = Mock(side_effect=KubeError("timed out", status))
         said = Pods(kube, lambda _: None).end([Pod(name=f"gpu-{number}", pool="gpu") for number in range(100)])
-        assert (kube.send.call_count <= most, bool(said)) == (True, status is None)
-    assert kube.send.call_count == 100
+        assert (kube.delete_pod.call_count <= most, bool(said)) == (True, status is None)
+    assert kube.delete_pod.call_count == 100
 
 
 def test_records_of_older_resources_are_made_anew_in_the_same_look_half_of_them_at_a_time() -> None:
