@@ -43,7 +43,7 @@ class Elastic(pulumi.ComponentResource):
         rules = [
             rbac.rule("pods", "list", "watch", "delete", *(["create"] if args.pools else [])),
             rbac.rule("statefulsets", "list", "watch", group="apps"),
-            *([rbac.rule("podtemplates", "list", "watch")] if args.pools else []),
+            rbac.rule("podtemplates", "list", "watch"),
         ]
         self._account = rbac.account(name, scope, ELASTIC, rules, self._child)
         if args.pools and scope.config.cluster.admission_policy:
@@ -77,7 +77,6 @@ def _elastic(args: ElasticArgs) -> k8s.core.v1.ContainerArgs:
         image=args.scope.image("controller"),
         command=pods.program(ELASTIC),
         env=pods.env(
-            **({} if args.pools else {"POOLS": "none"}),
             SLURM_CONF="/config/slurm/slurm.conf",
             NAMESPACE=args.scope.name,
         ),

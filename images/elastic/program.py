@@ -2,12 +2,8 @@
 
 A pod of its own, of which there must be one at a time. Slurm decides: it powers a node up for a job and down when it
 has been idle. ResumeProgram and SuspendProgram have this program look at once (native/await-nodes.c); what is to be
-done it sees in Slurm's records (`decide.py`), so that a call too many or too few changes nothing.
-
-In every cluster it replaces the pods of fixed pools whose template has changed, as their nodes fall idle.
-
-The rights that the ServiceAccount needs, in the cluster's namespace: `list`, `watch`, `delete` of pods; `list`, `watch`
-of statefulsets. For elastic pools: `create` of pods; `list`, `watch` of podtemplates.
+done it sees in Slurm's records (`decide.py`). In every cluster it replaces the pods of fixed pools whose template has
+changed, as their nodes fall idle (`rolls.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +20,7 @@ from typing import Any, Final, NoReturn, TypeVar
 from images.common.http_server import Answer, start_server
 from images.common.kubernetes import WORKER_PODS, Follower, Kube, Object, own_namespace
 from images.common.process import RefusedError, end_with_threads, program
-from images.common.slurm_node import ROLLS, ControllerUnreachableError
+from images.common.slurm_node import ROLLS, ControllerUnreachableError, waits_for_topology
 from images.common.slurm_records import expand
 from images.common.wait import Clock, Reminder
 from images.elastic.decide import Plan, View, decide
@@ -43,14 +39,11 @@ USUAL_SECONDS: Final = 10.0
 """While nothing happens. Who starts or ends nodes has us look at once."""
 LONGEST_REFUSAL_SECONDS: Final = 30.0
 """Between two tries of what is refused (a quota, an admission, a record that Slurm does not let go)."""
-
 PORT: Final = 8818
 SILENT_SECONDS: Final = 2 * TIMEOUT_SECONDS
-"""Without a look, for which jobs wait: slurmctld does not answer then, and nobody knows of any node. A round in which
-one of Slurm's commands, or Kubernetes, is slow takes less."""
-
+"""Jobs wait for so long without a look. One in which slurmctld or Kubernetes is slow takes less."""
 MOST_WAITING: Final = 500
-"""Jobs that are told at once when their nodes are there. A job beyond them starts when Slurm itself looks, up to half a
+"""Jobs that are told at once when their nodes are there. One beyond them starts when Slurm itself looks, up to half a
 minute later: an array of thousands on a few nodes must not take thousands of threads."""
 
 Value = TypeVar("Value")
@@ -124,8 +117,6 @@ class Rounds:
     there: Callable[[], Mapping[str, Pod]]
     synced: Callable[[], bool]
     log: Callable[[str], None]
-    elastic: bool = True
-    """Whether there are elastic pools."""
     now: Callable[[], float] = time.time
     """Seconds since 1970."""
     steady: Callable[[], float] = time.monotonic
@@ -159,7 +150,7 @@ class Rounds:
 
         Raises ControllerUnreachableError.
         """
-        if not (self.elastic or self._owes or is_needed(self.sets(), self.there())):
+        if self.synced() and not (self.pools() or self._owes or is_needed(self.sets(), self.there())):
             return QUICK_SECONDS, USUAL_SECONDS
         began = self.steady()
         nodes = self.nodes.read()
@@ -168,22 +159,22 @@ class Rounds:
         if not self.synced():
             return rest, max(rest, ROLLING_SECONDS)
         # Only now: before Kubernetes has told all, it would look as if there were no pools.
-        now, sets, pods = self.now(), self.sets(), self.there()
-        known = self.pools()
-        pools = {name: pool for name, pool in known.items() if pool.is_understood}
-        nodes, pods = _without(known.keys() - pools.keys(), nodes), _without(known.keys() - pools.keys(), pods)
+        now, sets, known, pods = self.now(), self.sets(), self.pools(), self.there()
+        unread = {name for name, pool in known.items() if not pool.is_understood}
+        nodes = {name: node for name, node in nodes.items() if name.rpartition("-")[0] not in unread}
+        pods = {name: pod for name, pod in pods.items() if pod.pool not in unread}
+        pools = {name: pool for name, pool in known.items() if name not in unread}
         rolling = is_needed(sets, pods)
         old = any(pod.pool in pools and pod.digest not in {"", pools[pod.pool].digest} for pod in pods.values())
         self._starts.see(nodes, now)
         ends = self.nodes.ends() if rolling or old else {}
         view = View(pools=pools, nodes=nodes, pods=pods, now=now, ends=ends, off=self._starts.off)
-        plan = self._elastic_plan(view) if self.elastic else Plan()
+        plan = self._elastic_plan(view) if known else Plan()
         for fixed in sets.values():
             if fixed is not None:
                 roll(plan, view, fixed)
         self._owes = rolling or any(drained_for_it(node) for node in nodes.values())
-        moves = self.elastic and any(node.is_moving for node in nodes.values())
-        hurries = self._do(plan, pools) or moves
+        hurries = self._do(plan, pools) or (bool(known) and any(_is_moving(node) for node in nodes.values()))
         return rest, max(rest, 0.0 if hurries else ROLLING_SECONDS if self._owes else USUAL_SECONDS)
 
     def _elastic_plan(self, view: View) -> Plan:
@@ -267,9 +258,9 @@ class Rounds:
         return False
 
 
-def _without(pools: Collection[str], of: Mapping[str, Value]) -> dict[str, Value]:
-    """What is of no node of these pools, by the names of nodes."""
-    return {name: one for name, one in of.items() if name.rpartition("-")[0] not in pools}
+def _is_moving(node: Node) -> bool:
+    """Whether Slurm or the configuration agent is about to do something with it."""
+    return node.is_coming or node.goes_down or waits_for_topology(node)
 
 
 def main() -> int:
@@ -284,14 +275,13 @@ def main() -> int:
         def follow(path: str, extract: Callable[[Object], Value]) -> Follower[Value]:
             return Follower(kube, path, extract, log, selector=WORKER_PODS, changed=lambda _: wake.set())
 
-        elastic = os.environ.get("POOLS") != "none"
         pods = follow(kube.path("pods"), pod_of)
         sets = follow(f"/apis/apps/v1/namespaces/{kube.namespace}/statefulsets", fixed_pool_of)
         pools = follow(kube.path("podtemplates"), partial(pool_of, log=log))
-        followed: list[Follower[Any]] = [pods, sets, *([pools] if elastic else [])]
+        followed: list[Follower[Any]] = [pods, sets, pools]
         rounds = Rounds(
             nodes=Nodes(log), pods=Pods(kube, log), pools=pools.values, sets=sets.values, there=pods.values,
-            synced=lambda: all(one.synced for one in followed), log=log, elastic=elastic,
+            synced=lambda: all(one.synced for one in followed), log=log,
         )  # fmt: skip
         for one in followed:
             one.start()

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from images.common.kubernetes import WORKER_PODS, Object
-from images.common.slurm_node import OURS, TOPOLOGY_REASON
+from images.common.slurm_node import OURS
 from images.common.slurm_records import MARK, NodeRecord
 
 SETTINGS: Final = "slurmstack/elastic"
@@ -136,11 +136,6 @@ class Node(NodeRecord):
     def comes(self) -> bool:
         """Whether Slurm waits for it, or will in a moment."""
         return self.is_awaited or (self.is_coming and not self.is_off)
-
-    @property
-    def is_moving(self) -> bool:
-        """Whether Slurm or the configuration agent is about to do something with it."""
-        return self.is_coming or self.goes_down or (self.is_drained and self.reason == TOPOLOGY_REASON)
 
     @property
     def is_idle(self) -> bool:
