@@ -16,19 +16,14 @@ from images.common.slurm_records import MARK, NodeRecord
 
 SETTINGS: Final = "slurmstack/elastic"
 """Annotation of a pool's PodTemplate with its settings, as slurm/elastic.py writes them."""
-
 MAX_UNAVAILABLE: Final = "slurmstack/max-unavailable"
 """Annotation of a pool's StatefulSet or PodTemplate: how many nodes may be away at once for new pods."""
-
 TEMPLATE: Final = "slurmstack/template"
 """The digest of a template, as it was applied: annotation of the PodTemplate, label of the pods made from it."""
-
 SLURM: Final = "slurm"
 """Who sets slurmctld's own reasons."""
-
 FEATURES: Final = "Feature="
 """In what slurmctld is told of a node."""
-
 LONGEST_TROUBLE: Final = 160
 """Characters of what Kubernetes says of a pod, for the reason of a drain."""
 
@@ -38,18 +33,15 @@ class Pool:
     """An elastic pool, as the stack file wants it."""
 
     name: str
-    least: int
-    """Nodes that stay up without jobs."""
-    most: int
-    """Nodes that there are records of."""
+    least: int  # nodes that stay up without jobs
+    most: int  # nodes that there are records of
     conf: str
     """What slurmctld is told of each node: `CPUs=8 RealMemory=...`."""
     max_unavailable: str = "10%"
     """Nodes that are powered down at once for new pods: a number, or a percentage of those that have pods."""
     template: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """Metadata and specification of a pod."""
-    uid: str = ""
-    """Of the PodTemplate, whose pods go when it goes."""
+    uid: str = ""  # of the PodTemplate, whose pods go when it goes
     digest: str = ""
     is_understood: bool = True
     """Whether its settings are. Nothing is done about the nodes of one that is not."""
@@ -76,22 +68,16 @@ class Pod:
     name: str
     pool: str
     uid: str = ""
-    digest: str = ""
-    """Of the template that it was made from; empty for one that is not of an elastic pool."""
-    revision: str = ""
-    """Of the template that it was made from, where a StatefulSet has made it."""
-    made_at: float = 0.0
-    """In seconds since 1970, by Kubernetes' clock."""
+    digest: str = ""  # of the template that it was made from; empty for one that is not of an elastic pool
+    revision: str = ""  # of the template that it was made from, where a StatefulSet has made it
+    made_at: float = 0.0  # in seconds since 1970, by Kubernetes' clock
     is_leaving: bool = False
-    left_at: float = 0.0
-    """When it was asked to leave, by the same clock."""
+    left_at: float = 0.0  # when it was asked to leave, by the same clock
     is_ready: bool = False
     has_ended: bool = False
     """It was evicted or refused, or its machine was shut down: nothing of it runs, and nothing will."""
-    is_unscheduled: bool = False
-    """There is no machine for it."""
-    trouble: str = ""
-    """Why it is not ready, where Kubernetes says so."""
+    is_unscheduled: bool = False  # there is no machine for it
+    trouble: str = ""  # why it is not ready, where Kubernetes says so
 
 
 class _Has:
@@ -108,24 +94,15 @@ class _Has:
 class Node(NodeRecord):
     """The record of a Slurm node."""
 
-    is_cloud = _Has("CLOUD")
-    """Whether Slurm starts and ends it."""
-    is_off = _Has("POWERED_DOWN", "POWERING_DOWN")
-    """Whether it is to have no pod."""
-    is_powered_down = _Has("POWERED_DOWN")
-    """Whether Slurm may start it."""
-    is_coming = _Has("POWERING_UP")
-    """Whether Slurm waits for it to register."""
-    is_down = _Has("DOWN")
-    """Whether Slurm has given it up."""
-    goes_down = _Has("POWER_DOWN", "POWER_DRAIN", "POWERING_DOWN")
-    """Whether it is to be powered down when its jobs have ended."""
-    is_planned = _Has("PLANNED")
-    """Whether the scheduler keeps it for a job that waits for others, too."""
-    is_reserved = _Has("RESERVED")
-    """Whether a reservation has it now: Slurm would not delete its record."""
-    is_silent = _Has("NOT_RESPONDING")
-    """Whether slurmctld thinks that it does not answer."""
+    is_cloud = _Has("CLOUD")  # Slurm starts and ends it
+    is_off = _Has("POWERED_DOWN", "POWERING_DOWN")  # it is to have no pod
+    is_powered_down = _Has("POWERED_DOWN")  # Slurm may start it
+    is_coming = _Has("POWERING_UP")  # Slurm waits for it to register
+    is_down = _Has("DOWN")  # Slurm has given it up
+    goes_down = _Has("POWER_DOWN", "POWER_DRAIN", "POWERING_DOWN")  # is to be powered down after its jobs
+    is_planned = _Has("PLANNED")  # the scheduler keeps it for a job that waits for others, too
+    is_reserved = _Has("RESERVED")  # a reservation has it now: Slurm would not delete its record
+    is_silent = _Has("NOT_RESPONDING")  # slurmctld thinks that it does not answer
 
     @property
     def is_awaited(self) -> bool:
@@ -143,16 +120,6 @@ class Node(NodeRecord):
         return "IDLE" in self.states and "COMPLETING" not in self.states
 
     @property
-    def is_others(self) -> bool:
-        """Whether an administrator or a health check keeps jobs from it."""
-        return self.is_drained and not self.reason.startswith(OURS)
-
-    @property
-    def is_set_down(self) -> bool:
-        """Whether an administrator has set it down, or Slurm for his reason."""
-        return self.is_down and self.reason_by != SLURM and not self.reason.startswith(OURS)
-
-    @property
     def is_free(self) -> bool:
         """Whether no job is on it, and it may have one."""
         return self.is_idle and not (self.is_drained or self.goes_down)
@@ -166,6 +133,16 @@ class Node(NodeRecord):
     def is_up(self) -> bool:
         """Whether it has registered, and jobs can run on it."""
         return not (self.is_off or self.is_coming or self.is_down)
+
+    @property
+    def is_others(self) -> bool:
+        """Whether an administrator or a health check keeps jobs from it."""
+        return self.is_drained and not self.reason.startswith(OURS)
+
+    @property
+    def is_set_down(self) -> bool:
+        """Whether an administrator has set it down, or Slurm for his reason."""
+        return self.is_down and self.reason_by != SLURM and not self.reason.startswith(OURS)
 
 
 def marked(mark: str) -> str:
@@ -214,8 +191,8 @@ def _trouble(status: Object) -> str:
 def pool_of(item: Object, log: Callable[[str], None] = print) -> Pool:
     """A pool of its PodTemplate. One that somebody has written into is left alone: without it, its nodes would go."""
     metadata = item["metadata"]
-    annotations = metadata.get("annotations") or {}
     try:
+        annotations = metadata["annotations"]
         settings = json.loads(annotations[SETTINGS])
         return Pool(
             name=metadata["name"],
