@@ -21,18 +21,16 @@ from images.common.slurm_node import (
     shows_switch_tree,
     wanted_nodes,
 )
-from images.common.slurm_records import NotUnderstoodError, compress, node_records
+from images.common.slurm_records import compress, node_records
 from images.elastic.view import FEATURES, TEMPLATE, Node, Pod, Pool, marked
 
 TIMEOUT_SECONDS: Final = 30.0
-
-_OF_US: Final = re.compile(r"[a-z0-9][a-z0-9-]*-\d+")
-
 AT_ONCE: Final = 16
 """Requests at a time: a job of a thousand nodes asks for a thousand pods."""
-
 SUBDOMAIN: Final = "nodes"
 """The headless Service that gives each pod a name in DNS (slurm/names.py)."""
+
+_OF_US: Final = re.compile(r"[a-z0-9][a-z0-9-]*-\d+")
 
 Item = TypeVar("Item")
 
@@ -45,24 +43,18 @@ class Nodes:
         self._runner = runner
 
     def read(self) -> dict[str, Node]:
-        """All records but an administrator's own, by name. Raises ControllerUnreachableError."""
+        """All records but an administrator's own, by name. Raises ControllerUnreachableError, NotUnderstoodError."""
         output = self._ask("scontrol", "show", "nodes", "--all", "--json")
-        if output.startswith("No nodes"):
-            return {}
-        try:
-            return {node.name: node for node in node_records(output, Node) if _OF_US.fullmatch(node.name)}
-        except NotUnderstoodError as error:
-            raise ControllerUnreachableError(str(error)) from error
+        records = [] if output.startswith("No nodes") else node_records(output, Node)
+        return {node.name: node for node in records if _OF_US.fullmatch(node.name)}
 
     def ends(self) -> dict[str, float]:
-        """Node -> when its jobs end at the latest, in seconds since 1970. Raises ControllerUnreachableError."""
+        """Node -> when its jobs end at the latest, in seconds since 1970. Raises as `read`."""
         question, found = JobList("end", "node_list"), dict[str, float]()
-        try:
-            for job in question.read(self._ask(*question.command, "--states=running", env=ENVIRONMENT)):
-                for name in job.nodes:
-                    found[name] = max(found.get(name, 0.0), math.inf if job.end is None else job.end)
-        except NotUnderstoodError as error:
-            raise ControllerUnreachableError(str(error)) from error
+        output = self._ask(*question.command, "--states=running", env=ENVIRONMENT)
+        for job in question.read(output):
+            for name in job.nodes:
+                found[name] = max(found.get(name, 0.0), math.inf if job.end is None else job.end)
         return found
 
     def create(self, pool: Pool, names: Collection[str]) -> str:
@@ -72,24 +64,21 @@ class Nodes:
         the place of a deleted one, which no job may have before a power_down_force (`share_node_bitmap`). Where there
         is a switch tree, it gets its features, by which partitions find it, with `place`.
         """
-        hosts, conf, partition = compress(names), pool.conf.split(), f"{ELASTIC_PARTITION}{pool.name}"
-        if self._change("show", "partition", partition):
-            return f"{hosts}: no records before slurmctld has the pool in its configuration"
+        conf, partition = pool.conf.split(), f"{ELASTIC_PARTITION}{pool.name}"
+        if not self._runner(["scontrol", "show", "partition", partition], timeout=TIMEOUT_SECONDS).ok:
+            return f"{compress(names)}: no records before slurmctld has the pool in its configuration"
         if shows_switch_tree(self._ask("scontrol", "show", "config")):
             conf = [word for word in conf if not word.startswith(FEATURES)]
-        refused = self._change("create", f"nodename={hosts}", "state=CLOUD", *conf, done=f"{hosts}: new records")
-        return refused or self._change(
-            "update", f"nodename={hosts}", "state=power_down_force", f"extra={marked(pool.mark)}"
-        )
+        refused = self._change("create", names, "state=CLOUD", *conf)
+        return refused or self._change("update", names, "state=power_down_force", f"extra={marked(pool.mark)}")
 
     def place(self, pool: Pool, names: Collection[str]) -> str:
         """Let new records be found, drained until the configuration agent has put them into the switch tree.
 
         A job that tries a node that is in no switch is put aside for good, and no record can be made drained.
         """
-        hosts = compress(names)
         how = ("state=drain", f"reason={TOPOLOGY_REASON}", f"features={pool.features}")
-        return self._change("update", f"nodename={hosts}", *how, done=f"{hosts}: wait for the switch tree")
+        return self._change("update", names, *how)
 
     def wanted(self) -> frozenset[str]:
         """Nodes that a pending job asks for by name: their records have to stay. Raises ControllerUnreachableError."""
@@ -97,14 +86,11 @@ class Nodes:
 
     def delete(self, names: Iterable[str]) -> str:
         """Delete records."""
-        hosts = compress(names)
-        return self._change("delete", f"nodename={hosts}", done=f"{hosts}: records deleted")
+        return self._change("delete", names)
 
     def update(self, names: Iterable[str], state: str, reason: str) -> str:
         """Change the state of nodes."""
-        hosts, why = compress(names), (f"reason={reason}",) if reason else ()
-        line = f"{hosts}: {state}{f' ({reason})' if reason else ''}"
-        return self._change("update", f"nodename={hosts}", f"state={state}", *why, done=line)
+        return self._change("update", names, f"state={state}", *([f"reason={reason}"] if reason else []))
 
     def _ask(self, *argv: str, env: Mapping[str, str] | None = None) -> str:
         done = self._runner(argv, timeout=TIMEOUT_SECONDS, env={**os.environ, **env} if env else None)
@@ -112,11 +98,12 @@ class Nodes:
             raise ControllerUnreachableError(done.message)
         return done.stdout
 
-    def _change(self, *argv: str, done: str = "") -> str:
-        result = self._runner(["scontrol", *argv], timeout=TIMEOUT_SECONDS)
-        if result.ok and done:
-            self._log(done)
-        return "" if result.ok else f"scontrol {' '.join(argv)}: {result.message}"
+    def _change(self, what: str, names: Iterable[str], *how: str) -> str:
+        argv = ["scontrol", what, f"nodename={compress(names)}", *how]
+        result = self._runner(argv, timeout=TIMEOUT_SECONDS)
+        if result.ok:
+            self._log(" ".join(argv))
+        return "" if result.ok else f"{' '.join(argv)}: {result.message}"
 
 
 class Pods:
@@ -178,13 +165,11 @@ def _all(do: Callable[[Item], str], items: Collection[Item]) -> str:
 def manifest(pool: Pool, name: str) -> Mapping[str, Any]:
     """The pod of one node. It goes with its pool's template, after its jobs."""
     declared = pool.template.get("metadata") or {}
-    metadata = {
-        **{key: value for key, value in declared.items() if key != "creationTimestamp"},
-        "name": name,
-        "labels": {**(declared.get("labels") or {}), TEMPLATE: pool.digest},
-        "ownerReferences": [
-            {"apiVersion": "v1", "kind": "PodTemplate", "name": pool.name, "uid": pool.uid, "controller": True}
-        ],
+    labels = {**(declared.get("labels") or {}), TEMPLATE: pool.digest}
+    owner = {"apiVersion": "v1", "kind": "PodTemplate", "name": pool.name, "uid": pool.uid, "controller": True}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**declared, "name": name, "labels": labels, "ownerReferences": [owner]},
+        "spec": {**pool.template["spec"], "hostname": name, "subdomain": SUBDOMAIN},
     }
-    spec = {**pool.template["spec"], "hostname": name, "subdomain": SUBDOMAIN}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}

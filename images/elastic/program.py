@@ -21,7 +21,7 @@ from images.common.http_server import Answer, start_server
 from images.common.kubernetes import WORKER_PODS, Follower, Kube, Object, own_namespace
 from images.common.process import RefusedError, end_with_threads, program
 from images.common.slurm_node import ROLLS, ControllerUnreachableError, waits_for_topology
-from images.common.slurm_records import expand
+from images.common.slurm_records import NotUnderstoodError, expand
 from images.common.wait import Clock, Reminder
 from images.elastic.decide import Plan, View, decide
 from images.elastic.nodes import TIMEOUT_SECONDS, Nodes, Pods
@@ -139,7 +139,7 @@ class Rounds:
             try:
                 rest, pause = self.look()
                 reminder = Reminder(self.log, clock)
-            except ControllerUnreachableError as error:
+            except (ControllerUnreachableError, NotUnderstoodError) as error:
                 reminder.waiting(f"slurmctld: {error}")
                 rest = pause = ROLLING_SECONDS
             time.sleep(rest)
@@ -148,7 +148,7 @@ class Rounds:
     def look(self) -> tuple[float, float]:
         """One look; seconds until the next one at the earliest, and where nobody asks.
 
-        Raises ControllerUnreachableError.
+        Raises ControllerUnreachableError, NotUnderstoodError.
         """
         if self.synced() and not (self.pools() or self._owes or is_needed(self.sets(), self.there())):
             return QUICK_SECONDS, USUAL_SECONDS
