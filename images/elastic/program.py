@@ -168,7 +168,7 @@ class Rounds:
         old = any(pod.pool in pools and pod.digest not in {"", pools[pod.pool].digest} for pod in pods.values())
         self._starts.see(nodes, now)
         ends = self.nodes.ends() if rolling or old else {}
-        view = View(pools=pools, nodes=nodes, pods=pods, now=now, ends=ends, off=self._starts.off)
+        view = View(pools=pools, nodes=nodes, pods=pods, now=now, ends=ends)
         plan = self._elastic_plan(view) if known else Plan()
         for fixed in sets.values():
             if fixed is not None:

@@ -62,8 +62,6 @@ class Starts:
         self._tries: dict[str, int] = {}  # in a row, by pool
         self._late: dict[str, int] = {}  # in a row, by node
         self._drained: dict[str, str] = {}  # by somebody, while Slurm or we started or ended the node -> why
-        self.off: Mapping[str, float] = {}
-        """Since when nodes are off."""
 
     def see(self, nodes: Mapping[str, Node], now: float) -> None:
         """Take note of who is coming, who has come, and who is drained on the way up or down."""
@@ -79,7 +77,6 @@ class Starts:
             elif node.is_up and before.is_coming:
                 self._came[name] = now
                 self._late.pop(name, None)
-        self.off = {node.name: self.off.get(node.name, now) for node in nodes.values() if node.is_off}
         self._before = nodes
 
     def judge(

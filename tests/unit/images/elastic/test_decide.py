@@ -128,7 +128,6 @@ DONE = {
     "bare": (f"{OFF} bare", "place gpu-0"),
     "its last pod leaves": (f"{OFF} leaving", ""),
     "its last pod does not go": (f"{OFF} stuck", f"drain gpu-0: {STAYS_LEAVING}"),
-    "its last pod does not go, as an earlier look has found": (f"{OFF}+DRAIN leaving: {STAYS_LEAVING}", ""),
     "its last pod has gone": (f"{OFF}+DRAIN: {STAYS_LEAVING}", "resume gpu-0"),
     "it was to leave the pool": (f"{OFF}+DRAIN: {LEAVES}", "resume gpu-0"),
     "held back, and got a machine all the same": (f"{UP}+DRAIN pod: {HELD}", "resume gpu-0"),
