@@ -63,20 +63,15 @@ class View:
 class Plan:
     """What is to be done, each by the names of nodes."""
 
-    make: dict[tuple[str, str], list[str]] = field(default_factory=dict)
-    """(what, pool) -> nodes. `create`: records; `place`: new records, to be found by partitions; `renew`: records, to
-    be deleted and made anew at once, unless a pending job asks for them by name; `start`: pods."""
-    delete: list[str] = field(default_factory=list)  # records, unless a pending job asks for them by name
+    todo: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    """(what, of which pool or for which reason) -> nodes. `create`: records; `place`: new records, to be found by
+    partitions; `renew`: records, to be deleted and made anew at once; `start`: pods; `delete`: records, but those that
+    a pending job asks for by name; else a state."""
     end: dict[str, Pod] = field(default_factory=dict)  # pods, each after its jobs
-    update: dict[tuple[str, str], list[str]] = field(default_factory=dict)  # (state, reason) -> nodes
 
-    def add(self, what: str, pool: Pool, node: str) -> None:
-        """Make something."""
-        self.make.setdefault((what, pool.name), []).append(node)
-
-    def change(self, node: str, state: str, reason: str = "") -> None:
-        """Update a record."""
-        self.update.setdefault((state, reason), []).append(node)
+    def add(self, node: str, what: str, of: str = "") -> None:
+        """Something for this node, too."""
+        self.todo.setdefault((what, of), []).append(node)
 
 
 def decide(view: View) -> Plan:
@@ -109,13 +104,13 @@ def _about(plan: Plan, view: View, pool: Pool, name: str) -> None:
         if not comes or view.now - pod.made_at >= RETRY_SECONDS:
             _end(plan, pod)
     elif node is None and pod is None:
-        plan.add("create", pool, name)
+        plan.add(name, "create", pool.name)
     elif node is None or not node.is_cloud:
         # Its record was deleted under it, and slurmd may have made one that Slurm does not start and end.
         _end(plan, pod)
     elif comes:
         if pod is None:
-            plan.add("start", pool, name)
+            plan.add(name, "start", pool.name)
     elif node.is_off:
         _about_one_that_is_off(plan, pool, node, pod)
     elif pod is None:
@@ -127,23 +122,23 @@ def _about_one_that_is_off(plan: Plan, pool: Pool, node: Node, pod: Pod | None) 
     is_unused = node.is_free or (node.is_drained and _is_ours_to_open(pool, node))
     if pool.features and not node.features:
         if "POWER_DOWN" not in node.states:  # which would lift the drain
-            plan.add("place", pool, node.name)
+            plan.add(node.name, "place", pool.name)
     elif node.is_powered_down and node.is_silent and node.is_free:
         # What is resumed counts as silent until it is heard, and slurmctld's next start would give it no job.
-        plan.change(node.name, "power_down")
+        plan.add(node.name, "power_down")
     elif pod is None and node.is_powered_down and node.mark != pool.mark and is_unused and not node.is_reserved:
-        plan.add("renew", pool, node.name)
+        plan.add(node.name, "renew", pool.name)
 
 
 def _about_one_without_a_pod(plan: Plan, node: Node) -> None:
     if node.is_others and not node.goes_down:
         # Powered down it would lose its drain (power_save.c): it stays as it is until somebody resumes it.
         if not node.is_down and not node.is_idle:
-            plan.change(node.name, "down", node.reason)
+            plan.add(node.name, "down", node.reason)
     elif not node.is_down:
-        plan.change(node.name, "down", GONE)
+        plan.add(node.name, "down", GONE)
     elif not node.goes_down:
-        plan.change(node.name, "power_down", GONE)
+        plan.add(node.name, "power_down", GONE)
 
 
 def _end(plan: Plan, pod: Pod | None) -> None:
@@ -167,9 +162,9 @@ def _open_and_close(plan: Plan, view: View, pool: Pool, nodes: Iterable[Node]) -
         is_stuck = pod is not None and pod.is_leaving and view.now - pod.left_at >= STUCK_SECONDS
         why = closed.nodes.get(node.name) or (STAYS_LEAVING if is_stuck else closed.pool)
         if why and not (node.is_drained and node.reason == why):
-            plan.change(node.name, "drain", why)
+            plan.add(node.name, "drain", why)
         elif not why and (node.is_drained or node.is_down):
-            plan.change(node.name, "resume")
+            plan.add(node.name, "resume")
 
 
 def _power_down(plan: Plan, view: View, pool: Pool, nodes: Sequence[Node]) -> int:
@@ -182,11 +177,11 @@ def _power_down(plan: Plan, view: View, pool: Pool, nodes: Sequence[Node]) -> in
     going = dict.fromkeys((node.name for node in _outdated(view, pool, nodes)), OUTDATED)
     going |= dict.fromkeys(surplus[::-1][: max(0, enough)], SURPLUS)
     for name, why in going.items():
-        plan.change(name, "power_down_asap", why)
+        plan.add(name, "power_down_asap", why)
     for node in nodes:  # started by hand, or just before it was held back: it has what was waited for
         is_held = node.is_drained and node.reason.startswith(ELASTIC) and node.name not in going
         if is_held and node.name in view.pods and not (node.is_off or node.is_coming or node.goes_down):
-            plan.change(node.name, "resume")
+            plan.add(node.name, "resume")
     return sum(not (node.is_others or node.name in going) for node in there)
 
 
@@ -210,11 +205,11 @@ def _outdated(view: View, pool: Pool, nodes: Iterable[Node]) -> Iterable[Node]:
 
 def _keep_enough(plan: Plan, pool: Pool, nodes: Iterable[Node], there: int) -> None:
     """Power up nodes until `min` are up or coming. What is reserved no ordinary job may use."""
-    planned = {name for names in (*plan.make.values(), *plan.update.values()) for name in names}
+    planned = {name for names in plan.todo.values() for name in names}
     off = [node for node in nodes if node.is_powered_down and node.is_free and not node.is_reserved]
     for node in [node for node in off if node.name not in planned][: max(0, pool.least - there)]:
         if "POWER_UP" not in node.states:
-            plan.change(node.name, "power_up")
+            plan.add(node.name, "power_up")
 
 
 def _take_out(plan: Plan, view: View, node: Node) -> None:
@@ -228,10 +223,10 @@ def _take_out(plan: Plan, view: View, node: Node) -> None:
     elif node.is_off:
         _end(plan, pod)
         if pod is None and node.is_powered_down and not (node.is_others or node.is_set_down or node.is_reserved):
-            plan.delete.append(node.name)
+            plan.add(node.name, "delete")
             if node.has_nothing and not node.is_drained:  # a job that asks for it by name may keep its record
-                plan.change(node.name, "drain", LEAVES)
+                plan.add(node.name, "drain", LEAVES)
     elif pod is None:
-        plan.change(node.name, "power_down" if node.is_down or node.is_coming else "down", GONE)
+        plan.add(node.name, "power_down" if node.is_down or node.is_coming else "down", GONE)
     elif not node.goes_down:
-        plan.change(node.name, "power_down_asap", LEAVES)
+        plan.add(node.name, "power_down_asap", LEAVES)

@@ -42,6 +42,9 @@ LONGEST_REFUSAL_SECONDS: Final = 30.0
 PORT: Final = 8818
 SILENT_SECONDS: Final = 2 * TIMEOUT_SECONDS
 """Jobs wait for so long without a look. One in which slurmctld or Kubernetes is slow takes less."""
+ORDER: Final = {"drain": 1, "down": 1, "delete": 2, "renew": 2, "create": 4, "place": 4, "start": 5}
+"""In which things are done; other changes of nodes are 3. Records are made anew before a drain is lifted, as they may
+have other CPUs, memory and GPUs. Pods come last, for which Kubernetes may take long."""
 MOST_WAITING: Final = 500
 """Jobs that are told at once when their nodes are there. One beyond them starts when Slurm itself looks, up to half a
 minute later: an array of thousands on a few nodes must not take thousands of threads."""
@@ -122,7 +125,7 @@ class Rounds:
     steady: Callable[[], float] = time.monotonic
     """Seconds on a clock that nobody sets."""
     ready: Ready = field(default_factory=Ready)
-    _refused: dict[str, tuple[float, float, str]] = field(default_factory=dict)
+    _refused: dict[tuple[str, str], tuple[float, float, str]] = field(default_factory=dict)
     """What is not tried again yet: until when, after which pause, and why."""
     _owes: bool = True
     """Whether nodes may be drained for their new pods, of which only Slurm knows."""
@@ -174,93 +177,65 @@ class Rounds:
             if fixed is not None:
                 roll(plan, view, fixed)
         self._owes = rolling or any(drained_for_it(node) for node in nodes.values())
-        hurries = self._do(plan, pools) or (bool(known) and any(_is_moving(node) for node in nodes.values()))
+        moves = any(node.is_coming or node.goes_down or waits_for_topology(node) for node in nodes.values())
+        hurries = self._do(plan, pools) or (bool(known) and moves)
         return rest, max(rest, 0.0 if hurries else ROLLING_SECONDS if self._owes else USUAL_SECONDS)
 
     def _elastic_plan(self, view: View) -> Plan:
         for name, pool in view.pools.items():
-            refused = self._refused.get(f"start {name}", (0.0, 0.0, ""))[2][:LONGEST_TROUBLE]
+            refused = self._refused.get(("start", name), (0.0, 0.0, ""))[2][:LONGEST_TROUBLE]
             view.closed[name] = self._starts.judge(name, view.nodes_of(pool), view.pods, view.now, refused=refused)
         return decide(view)
 
     def _do(self, plan: Plan, pools: Mapping[str, Pool]) -> bool:
-        """What changes nodes first, by what has just been seen; then pods, for which Kubernetes may take long.
+        """Whether anything was done."""
+        kinds = {what for what, _ in plan.todo}
+        now = self.nodes.read() if "drain" in kinds else {}
+        there = self.pods.there() if "down" in kinds else None
+        wanted = self.nodes.wanted() if kinds & {"delete", "renew"} else frozenset()
+        done, gone = False, set[str]()
 
-        Whether anything was done.
-        """
-        right = self._checked(plan.update)
-        done = [
-            self._update(change, right.pop(change))
-            for change in sorted(right, reverse=True)
-            if change[0] in {"drain", "down"}
-        ]
-        # Before a drain is lifted: the record that comes may have other CPUs, memory and GPUs.
-        gone = self._delete_records(plan, pools)
-        done += [self._update(change, [name for name in of if name not in gone]) for change, of in right.items()]
-        makes = {"create": self.nodes.create, "place": self.nodes.place, "start": self.pods.start}
-        for (what, pool), of in sorted(plan.make.items()):
-            if what in makes:
-                done.append(self._try(f"{what} {pool}", partial(makes[what], pools[pool], of)))
-        if plan.end:
-            done.append(self._try("end", partial(self.pods.end, [*plan.end.values()])))
-        return any(done) or bool(gone)
-
-    def _update(self, change: tuple[str, str], names: Collection[str]) -> bool:
-        return bool(names) and self._try(" ".join(change), partial(self.nodes.update, names, *change))
-
-    def _checked(self, changes: Mapping[tuple[str, str], list[str]]) -> dict[tuple[str, str], list[str]]:
-        """Changes; of those that would end jobs, for the nodes for which they are right at this very moment."""
-        states = {state for state, _ in changes}
-        now = self.nodes.read() if "drain" in states else {}
-        there = self.pods.there() if "down" in states else None
-
-        def is_right(state: str, reason: str, name: str) -> bool:
-            if state == "down":
-                return there is not None and name not in there
-            if state != "drain":
-                return True
-            if name in now and reason == ROLLS:  # who has drained one meanwhile had a reason
-                return not (now[name].is_drained or now[name].is_down)
+        def is_right(what: str, of: str, name: str) -> bool:
+            """At this very moment, of what would end jobs."""
+            if what == "drain" and of == ROLLS:  # who has drained one meanwhile had a reason
+                return name in now and not (now[name].is_drained or now[name].is_down)
             # Slurm gives back or ends the jobs of one that has got some, and is not up yet (node_mgr.c).
-            return name in now and now[name].has_nothing
+            if what == "drain":
+                return name in now and now[name].has_nothing
+            if what == "down":
+                return there is not None and name not in there
+            return name not in (wanted if what in {"delete", "renew"} else gone)
 
-        return {change: [name for name in names if is_right(*change, name)] for change, names in changes.items()}
+        for what, of in sorted(plan.todo, key=lambda one: ORDER.get(one[0], 3)):
+            names = [name for name in plan.todo[what, of] if is_right(what, of, name)]
+            # In two halves: a pool without any record would have sbatch refuse what needs it.
+            for part in filter(None, (names[::2], names[1::2]) if what == "renew" else (names,)):
+                for step in ("delete", "create") if what == "renew" else (what,):
+                    if not self._try(step, of, partial(self._step, step, of, part, pools)):
+                        break
+                    done = True
+                    gone.update(part if step == "delete" else ())
+        return bool(plan.end and self._try("end", "", partial(self.pods.end, [*plan.end.values()]))) or done
 
-    def _delete_records(self, plan: Plan, pools: Mapping[str, Pool]) -> set[str]:
-        """Delete records, and make those anew that are of older resources; which are gone.
+    def _step(self, what: str, of: str, names: list[str], pools: Mapping[str, Pool]) -> str:
+        if make := {"create": self.nodes.create, "place": self.nodes.place, "start": self.pods.start}.get(what):
+            return make(pools[of], names)
+        return self.nodes.delete(names) if what == "delete" else self.nodes.update(names, what, of)
 
-        In two halves: a pool without any record would have sbatch refuse what needs it.
-        """
-        renewed = [(pool, of) for (what, pool), of in plan.make.items() if what == "renew"]
-        wanted = self.nodes.wanted() if plan.delete or renewed else frozenset()
-        gone = set[str]()
-        for pool, names in [("", plan.delete), *((pool, half) for pool, of in renewed for half in (of[::2], of[1::2]))]:
-            left = [name for name in names if name not in wanted]
-            if left and self._try(f"delete {pool}", partial(self.nodes.delete, left)):
-                gone.update(left)
-                if pool:
-                    self._try(f"create {pool}", partial(self.nodes.create, pools[pool], left))
-        return gone
-
-    def _try(self, what: str, do: Callable[[], str]) -> bool:
+    def _try(self, what: str, of: str, do: Callable[[], str]) -> bool:
         """Do what tells why it is refused; where it is, again after one second, two, four, at last thirty."""
-        until, pause, logged = self._refused.get(what, (0.0, 0.5, ""))
+        until, pause, logged = self._refused.get((what, of), (0.0, 0.5, ""))
         if self.steady() < until:
             return False
         refusal = do()
         if not refusal:
-            self._refused.pop(what, None)
+            self._refused.pop((what, of), None)
             return True
         pause = min(2 * pause, LONGEST_REFUSAL_SECONDS)
-        self._refused[what] = (self.steady() + pause, pause, refusal)
+        self._refused[what, of] = (self.steady() + pause, pause, refusal)
         if refusal != logged:
             self.log(refusal)
         return False
-
-
-def _is_moving(node: Node) -> bool:
-    """Whether Slurm or the configuration agent is about to do something with it."""
-    return node.is_coming or node.goes_down or waits_for_topology(node)
 
 
 def main() -> int:

@@ -77,10 +77,9 @@ def seen(*written: str, closed: Closed | None = None, ends: dict[str, float] | N
 def done(view: View) -> list[str]:
     """The plan in lines."""
     plan = decide(view)
-    told = [f"{state} {compress(names)}: {why}".removesuffix(": ") for (state, why), names in plan.update.items()]
-    told += [f"{what} {compress(of)}" for (what, _), of in plan.make.items()]
-    told += [f"{what} {compress(of)}" for what, of in (("delete", plan.delete), ("end", plan.end)) if of]
-    return sorted(told)
+    told = [f"{what} {compress(names)}: {of}".removesuffix(": ") for (what, of), names in plan.todo.items()]
+    told += [f"end {compress(plan.end)}"] if plan.end else []
+    return sorted(line.removesuffix(": gpu") for line in told)
 
 
 WELL = {
