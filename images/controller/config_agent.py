@@ -91,7 +91,7 @@ def may_be_gone(node: NodeRecord, elastic: Collection[str] = ()) -> bool:
     its nodes for nodes that are up.
     """
     dynamic = any(state.startswith("DYNAMIC") for state in node.states)
-    if dynamic and "CLOUD" in node.states and node.name.rpartition("-")[0] not in elastic:
+    if dynamic and node.is_cloud and node.name.rpartition("-")[0] not in elastic:
         return not node.states & _BUSY
     return dynamic and bool(node.states & _GONE) and not node.states & _KEPT
 
@@ -106,7 +106,7 @@ def removable(candidates: Iterable[NodeRecord], pods: Iterable[Object], stateful
         if node.name in present or not (pool and ordinal.isdecimal()):
             continue
         # A node that sleeps keeps its record from the pod that comes: that one deletes it itself, if it is there first.
-        if "CLOUD" in node.states or replicas.get(pool, 0) <= int(ordinal):
+        if node.is_cloud or replicas.get(pool, 0) <= int(ordinal):
             names.append(node.name)
     return names
 

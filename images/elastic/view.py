@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from images.common.kubernetes import WORKER_PODS, Object
 from images.common.slurm_node import OURS
-from images.common.slurm_records import MARK, NodeRecord
+from images.common.slurm_records import MARK, Has, NodeRecord
 
 SETTINGS: Final = "slurmstack/elastic"
 """Annotation of a pool's PodTemplate with its settings, as slurm/elastic.py writes them."""
@@ -80,29 +80,15 @@ class Pod:
     trouble: str = ""  # why it is not ready, where Kubernetes says so
 
 
-class _Has:
-    """A property of a node: whether its record has any of these states."""
-
-    def __init__(self, *states: str) -> None:
-        self._states = frozenset(states)
-
-    def __get__(self, node: Node, _: type[Node]) -> bool:
-        return bool(node.states & self._states)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Node(NodeRecord):
     """The record of a Slurm node."""
 
-    is_cloud = _Has("CLOUD")  # Slurm starts and ends it
-    is_off = _Has("POWERED_DOWN", "POWERING_DOWN")  # it is to have no pod
-    is_powered_down = _Has("POWERED_DOWN")  # Slurm may start it
-    is_coming = _Has("POWERING_UP")  # Slurm waits for it to register
-    is_down = _Has("DOWN")  # Slurm has given it up
-    goes_down = _Has("POWER_DOWN", "POWER_DRAIN", "POWERING_DOWN")  # is to be powered down after its jobs
-    is_planned = _Has("PLANNED")  # the scheduler keeps it for a job that waits for others, too
-    is_reserved = _Has("RESERVED")  # a reservation has it now: Slurm would not delete its record
-    is_silent = _Has("NOT_RESPONDING")  # slurmctld thinks that it does not answer
+    is_off = Has("POWERED_DOWN", "POWERING_DOWN")  # it is to have no pod
+    is_down = Has("DOWN")  # Slurm has given it up
+    goes_down = Has("POWER_DOWN", "POWER_DRAIN", "POWERING_DOWN")  # is to be powered down after its jobs
+    is_planned = Has("PLANNED")  # the scheduler keeps it for a job that waits for others, too
+    is_reserved = Has("RESERVED")  # a reservation has it now: Slurm would not delete its record
 
     @property
     def is_awaited(self) -> bool:

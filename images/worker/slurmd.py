@@ -128,7 +128,7 @@ def forget_elastic(node: Node, log: Callable[[str], None]) -> NodeRecord | None:
     The result is the record that there is then.
     """
     record = _record(node, log)
-    if record is None or "CLOUD" not in record.states:
+    if record is None or not record.is_cloud:
         return record
     deleted = node.delete()
     log("deleted its record as an elastic node" if deleted.ok else f"its old record stays: {deleted.message}")
@@ -153,7 +153,7 @@ def await_power_up(node: Node, log: Callable[[str], None], clock: Clock | None =
             reminder.waiting(f"slurmctld, to ask for the node's record: {error}")
             deadline = clock.now() + POWER_UP_SECONDS  # it may power this node up only when it is back
         else:
-            if record is None or "POWERED_DOWN" not in record.states:
+            if record is None or not record.is_powered_down:
                 return record
         clock.sleep(POWER_UP_AGAIN_SECONDS)
     log("Slurm does not power this node up: going on")
