@@ -129,9 +129,7 @@ class Rounds:
     """What is not tried again yet: until when, after which pause, and why."""
     _owes: bool = True
     """Whether nodes may be drained for their new pods, of which only Slurm knows."""
-
-    def __post_init__(self) -> None:
-        self._starts = Starts(self.now())
+    _starts: Starts = field(default_factory=Starts)
 
     def keep_looking(self, wake: threading.Event) -> NoReturn:
         """Look for ever."""

@@ -44,17 +44,14 @@ class Closed:
 
     nodes: dict[str, str] = field(default_factory=dict)
     """Nodes that are to stay off -> why; also of what somebody had drained, before Slurm lifted that with the power."""
-    pool: str = ""
-    """Why all of its nodes that are off are to stay so; empty: they are not."""
-    surplus: set[str] = field(default_factory=set)
-    """Nodes that came for jobs whose other nodes did not."""
+    pool: str = ""  # why all of its nodes that are off are to stay so
+    surplus: set[str] = field(default_factory=set)  # nodes that came for jobs whose other nodes did not
 
 
 class Starts:
     """What is remembered of starts from one look to the next. Times are seconds since 1970."""
 
-    def __init__(self, now: float) -> None:
-        self._since = now
+    def __init__(self) -> None:
         self._before: Mapping[str, Node] = {}
         self._began: dict[str, float] = {}
         self._came: dict[str, float] = {}
@@ -92,8 +89,10 @@ class Starts:
             self._failed[pool] = now
         for node in failed if not closed.pool else ():  # else they were started before it paused, and are no new try
             pod = pods.get(node.name)
-            why = _trouble(pod) or refused or "it has no pod"
-            if came > self._began.get(node.name, self._since) or (pod is not None and pod.is_leaving):
+            why = refused or "it has no pod"
+            if pod is not None:
+                why = "its last pod has not gone" if pod.is_leaving else pod.trouble or "its slurmd has not registered"
+            if came > self._began.get(node.name, 0.0) or (pod is not None and pod.is_leaving):
                 self._late[node.name] = tries = self._late.get(node.name, 0) + 1
                 closed.nodes[node.name] = _pause(LATE, tries, now, why)
             else:
@@ -118,12 +117,13 @@ class Starts:
         for name, found in paused:
             tries, of = (self._late, name) if found[1] == LATE else (self._tries, pool)
             tries[of] = max(tries.get(of, 0), int(found[2]))
-        has_come = any(self._came.get(node.name, 0.0) > self._failed.get(pool, self._since) for node in nodes)
+        has_come = any(self._came.get(node.name, 0.0) > self._failed.get(pool, 0.0) for node in nodes)
         has_come = has_come and not any(node.is_coming or has_failed(node) for node in nodes)
         if has_come or (not aside and self._tries.get(pool, 0) >= MOST_FAILURES):  # somebody has resumed them
             self._tries.pop(pool, None)
         for name, found in paused:
-            if _lasts(found, now) and (found[1] == LATE or not has_come):
+            until = datetime.fromisoformat(found[3]).timestamp()  # one beyond any was written by a clock that was ahead
+            if now < until <= now + LONGEST_PAUSE_SECONDS and (found[1] == LATE or not has_come):
                 closed.nodes[name] = found.string
                 closed.pool = closed.pool if found[1] == LATE else found.string
         closed.nodes |= {} if has_come else aside
@@ -141,14 +141,3 @@ def _pause(kind: str, tries: int, now: float, why: str) -> str:
         return f"{SET_ASIDE} after {MOST_FAILURES} starts in vain; resume its nodes when there is capacity: {why}"
     until = now + min(FIRST_PAUSE_SECONDS * 2 ** (min(tries, MOST_FAILURES) - 1), LONGEST_PAUSE_SECONDS)
     return f"{kind}, {tries} in vain, again at {datetime.fromtimestamp(until, UTC):%Y-%m-%dT%H:%M:%SZ}: {why}"
-
-
-def _lasts(pause: re.Match[str], now: float) -> bool:
-    """Whether it is not over. One that is longer than any was written by a clock that was ahead."""
-    return now < datetime.fromisoformat(pause[3]).timestamp() <= now + LONGEST_PAUSE_SECONDS
-
-
-def _trouble(pod: Pod | None) -> str:
-    if pod is None:
-        return ""
-    return "its last pod has not gone" if pod.is_leaving else pod.trouble or "its slurmd has not registered"

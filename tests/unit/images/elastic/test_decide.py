@@ -70,7 +70,7 @@ def seen(*written: str, closed: Closed | None = None, ends: dict[str, float] | N
     found = {f"gpu-{number}": read(f"gpu-{number}", text, pool) for number, text in enumerate(written)}
     nodes = {name: node for name, (node, _) in found.items() if node is not None}
     pods = {name: pod for name, (_, pod) in found.items() if pod is not None}
-    why = closed or Starts(NOON - 1).judge("gpu", [*nodes.values()], pods, NOON)
+    why = closed or Starts().judge("gpu", [*nodes.values()], pods, NOON)
     return View(pools={"gpu": pool}, nodes=nodes, pods=pods, now=NOON, closed={"gpu": why}, ends=ends or {})
 
 
