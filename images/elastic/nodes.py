@@ -8,9 +8,10 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final
 
-from images.common.command import Runner, run
+from images.common.command import Result, Runner, run
 from images.common.kubernetes import Kube, KubeError
 from images.common.slurm_jobs import ENVIRONMENT, JobList
 from images.common.slurm_node import (
@@ -32,15 +33,13 @@ SUBDOMAIN: Final = "nodes"
 
 _OF_US: Final = re.compile(r"[a-z0-9][a-z0-9-]*-\d+")
 
-Item = TypeVar("Item")
 
-
+@dataclass
 class Nodes:
     """All commands about nodes. A change returns why it was refused, or nothing."""
 
-    def __init__(self, log: Callable[[str], None], runner: Runner = run) -> None:
-        self._log = log
-        self._runner = runner
+    _log: Callable[[str], None]
+    _runner: Runner = run
 
     def read(self) -> dict[str, Node]:
         """All records but an administrator's own, by name. Raises ControllerUnreachableError, NotUnderstoodError."""
@@ -51,8 +50,7 @@ class Nodes:
     def ends(self) -> dict[str, float]:
         """Node -> when its jobs end at the latest, in seconds since 1970. Raises as `read`."""
         question, found = JobList("end", "node_list"), dict[str, float]()
-        output = self._ask(*question.command, "--states=running", env=ENVIRONMENT)
-        for job in question.read(output):
+        for job in question.read(self._ask(*question.command, "--states=running")):
             for name in job.nodes:
                 found[name] = max(found.get(name, 0.0), math.inf if job.end is None else job.end)
         return found
@@ -65,7 +63,7 @@ class Nodes:
         is a switch tree, it gets its features, by which partitions find it, with `place`.
         """
         conf, partition = pool.conf.split(), f"{ELASTIC_PARTITION}{pool.name}"
-        if not self._runner(["scontrol", "show", "partition", partition], timeout=TIMEOUT_SECONDS).ok:
+        if not self._run("scontrol", "show", "partition", partition).ok:
             return f"{compress(names)}: no records before slurmctld has the pool in its configuration"
         if shows_switch_tree(self._ask("scontrol", "show", "config")):
             conf = [word for word in conf if not word.startswith(FEATURES)]
@@ -92,26 +90,29 @@ class Nodes:
         """Change the state of nodes."""
         return self._change("update", names, f"state={state}", *([f"reason={reason}"] if reason else []))
 
-    def _ask(self, *argv: str, env: Mapping[str, str] | None = None) -> str:
-        done = self._runner(argv, timeout=TIMEOUT_SECONDS, env={**os.environ, **env} if env else None)
+    def _run(self, *argv: str) -> Result:
+        return self._runner(argv, timeout=TIMEOUT_SECONDS, env={**os.environ, **ENVIRONMENT})
+
+    def _ask(self, *argv: str) -> str:
+        done = self._run(*argv)
         if not done.ok:
             raise ControllerUnreachableError(done.message)
         return done.stdout
 
     def _change(self, what: str, names: Iterable[str], *how: str) -> str:
         argv = ["scontrol", what, f"nodename={compress(names)}", *how]
-        result = self._runner(argv, timeout=TIMEOUT_SECONDS)
-        if result.ok:
+        done = self._run(*argv)
+        if done.ok:
             self._log(" ".join(argv))
-        return "" if result.ok else f"{' '.join(argv)}: {result.message}"
+        return "" if done.ok else f"{' '.join(argv)}: {done.message}"
 
 
+@dataclass
 class Pods:
     """Makes and ends pods. What was made already, and what is gone, is no failure."""
 
-    def __init__(self, kube: Kube, log: Callable[[str], None]) -> None:
-        self._kube = kube
-        self._log = log
+    _kube: Kube
+    _log: Callable[[str], None]
 
     def there(self) -> frozenset[str] | None:
         """Names of the pods that the API server has now, whatever a watch has told; None: it does not answer."""
@@ -120,46 +121,36 @@ class Pods:
         except KubeError:
             return None  # which who follows the pods logs
 
-    def start(self, pool: Pool, names: Collection[str]) -> str:
+    def start(self, pool: Pool, names: Iterable[str]) -> str:
         """Make the pods of these nodes; why Kubernetes refuses one, or empty."""
-        self._log(f"{compress(names)}: making the pods")
-        return _all(lambda name: self._make(pool, name), names)
+        path = self._kube.path("pods")
+        return self._all("make", names, lambda name: self._kube.send("POST", path, manifest(pool, name)))
 
-    def end(self, pods: Collection[Pod]) -> str:
+    def end(self, pods: Mapping[str, Pod]) -> str:
         """End pods, each after its jobs; those of which nothing runs, at once. Why not, or empty."""
-        self._log(f"{compress(pod.name for pod in pods)}: ending the pods")
-        return _all(self._delete, pods)
+        return self._all(
+            "end", pods, lambda name: self._kube.delete_pod(name, pods[name].uid, force=pods[name].has_ended)
+        )
 
-    def _make(self, pool: Pool, name: str) -> str:
-        try:
-            self._kube.send("POST", self._kube.path("pods"), manifest(pool, name))
-        except KubeError as error:
-            if error.status != http.client.CONFLICT:  # it is there, or the one before has not gone yet
-                return f"cannot make the pod {name}: {error}"
-        return ""
+    def _all(self, what: str, names: Iterable[str], do: Callable[[str], None]) -> str:
+        """What went wrong first, after which no more is done: a used-up quota would refuse each of a thousand."""
+        self._log(f"{what} the pods {compress(names)}")
+        wrong: list[str] = []
 
-    def _delete(self, pod: Pod) -> str:
-        try:
-            self._kube.delete_pod(pod.name, pod.uid, force=pod.has_ended)
-        except KubeError as error:
-            problem = f"cannot end the pod {pod.name}: {error}"
-            if error.status is None:  # each of a hundred would wait for as long
-                return problem
-            self._log(problem)
-        return ""
+        def once(name: str) -> None:
+            try:
+                if not wrong:
+                    do(name)
+            except KubeError as error:
+                problem = f"cannot {what} the pod {name}: {error}"
+                if error.status is None or (what == "make" and error.status != http.client.CONFLICT):
+                    wrong.append(problem)
+                elif what == "end":  # the others may go
+                    self._log(problem)
 
-
-def _all(do: Callable[[Item], str], items: Collection[Item]) -> str:
-    """What went wrong first, after which no more is done: a quota that is used up would refuse each of a thousand."""
-    wrong: list[str] = []
-
-    def once(item: Item) -> None:
-        if not wrong and (problem := do(item)):
-            wrong.append(problem)
-
-    with ThreadPoolExecutor(max_workers=min(AT_ONCE, len(items))) as workers:
-        list(workers.map(once, items))
-    return wrong[0] if wrong else ""
+        with ThreadPoolExecutor(max_workers=AT_ONCE) as workers:
+            list(workers.map(once, names))
+        return wrong[0] if wrong else ""
 
 
 def manifest(pool: Pool, name: str) -> Mapping[str, Any]:

@@ -213,7 +213,7 @@ class Rounds:
                         break
                     done = True
                     gone.update(part if step == "delete" else ())
-        return bool(plan.end and self._try("end", "", partial(self.pods.end, [*plan.end.values()]))) or done
+        return bool(plan.end and self._try("end", "", partial(self.pods.end, plan.end))) or done
 
     def _step(self, what: str, of: str, names: list[str], pools: Mapping[str, Pool]) -> str:
         if make := {"create": self.nodes.create, "place": self.nodes.place, "start": self.pods.start}.get(what):

@@ -68,8 +68,8 @@ class Kubernetes:
         self.commands.append(f"pods of {', '.join(names)}")
         return self.why
 
-    def end(self, pods: Collection[Pod]) -> str:
-        self.commands.append(f"end of {', '.join(pod.name for pod in pods)}")
+    def end(self, pods: Collection[str]) -> str:
+        self.commands.append(f"end of {', '.join(pods)}")
         return ""
 
 
@@ -168,7 +168,9 @@ def test_where_the_api_server_does_not_answer_no_more_pods_are_ended() -> None:
     kube = Mock()
     for status, most in ((None, AT_ONCE), (403, 100)):
         kube.delete_pod = Mock(side_effect=KubeError("timed out", status))
-        said = Pods(kube, lambda _: None).end([Pod(name=f"gpu-{number}", pool="gpu") for number in range(100)])
+        said = Pods(kube, lambda _: None).end(
+            {f"gpu-{number}": Pod(name=f"gpu-{number}", pool="gpu") for number in range(100)}
+        )
         assert (kube.delete_pod.call_count <= most, bool(said)) == (True, status is None)
     assert kube.delete_pod.call_count == 100
 
