@@ -52,11 +52,13 @@ minute later: an array of thousands on a few nodes must not take thousands of th
 Value = TypeVar("Value")
 
 
-@dataclass(kw_only=True)
+@dataclass
 class Ready:
-    """Which nodes can run jobs, for those that wait for it."""
+    """Which nodes can run jobs, for those that wait for it. `wake` asks for a look."""
 
+    wake: Callable[[], None]
     _changed: threading.Condition = field(default_factory=threading.Condition)
+    _slots: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MOST_WAITING))
     _nodes: Mapping[str, Node] = field(default_factory=dict)
     _looks: int = 0
 
@@ -66,47 +68,37 @@ class Ready:
             self._nodes, self._looks = nodes, self._looks + 1
             self._changed.notify_all()
 
-    def wait(self, names: Collection[str], wake: Callable[[], None]) -> bool:
-        """Return when all of these nodes are up (True), or when one of them will not be. `wake`: asks for a look.
+    def answer(self, path: str) -> Answer:
+        """To slurmctld's programs: to `/ready/LIST` when these nodes are up or one will not be; `/look` has it look.
 
-        A look that began before the question may have seen what was before the job had its nodes: the next one decides.
+        Nobody needs to prove who he is: whether nodes are up everybody sees in sinfo.
         """
+        _, what, *hosts = path.split("/")
+        status = HTTPStatus.OK if what in {"look", "healthz"} else HTTPStatus.NOT_FOUND
+        if what == "look":
+            self.wake()
+        elif what == "ready" and hosts:
+            status = HTTPStatus.SERVICE_UNAVAILABLE
+            if self._slots.acquire(blocking=False):
+                try:
+                    status = self._wait(frozenset(expand(hosts[0])))
+                finally:
+                    self._slots.release()
+        return Answer("text/plain", "", status)
+
+    def _wait(self, names: Collection[str]) -> HTTPStatus:
+        """A look that began before the question may have seen what was before the job had them: the next decides."""
         with self._changed:
             began = self._looks
             while True:
                 nodes = [self._nodes.get(name) for name in names]
                 if all(node is not None and node.is_up for node in nodes):
-                    return True
+                    return HTTPStatus.OK
                 if self._looks == began:  # of nodes that are up nothing is to be learned, and a look takes a core
-                    wake()
+                    self.wake()
                 failed = any(node is None or node.is_down or (node.is_off and not node.is_awaited) for node in nodes)
                 if (self._looks > began + 1 and failed) or not self._changed.wait(SILENT_SECONDS):
-                    return False
-
-
-def answers(ready: Ready, wake: Callable[[], None]) -> Callable[[str], Answer]:
-    """What slurmctld's programs ask: `/ready/LIST`, until these nodes are up or one will not be; `/look`: have a look.
-
-    Nobody needs to prove who he is: a look changes nothing that the next one would not, and whether nodes are up
-    everybody sees in sinfo.
-    """
-    slots = threading.BoundedSemaphore(MOST_WAITING)
-
-    def answer(path: str) -> Answer:
-        _, what, *hosts = path.split("/")
-        if what == "look":
-            wake()
-        elif what == "ready" and hosts:
-            if not slots.acquire(blocking=False):
-                return Answer("text/plain", "too many wait\n", HTTPStatus.SERVICE_UNAVAILABLE)
-            try:
-                there = ready.wait(frozenset(expand(hosts[0])), wake)
-            finally:
-                slots.release()
-            return Answer("text/plain", "", HTTPStatus.OK if there else HTTPStatus.GONE)
-        return Answer("text/plain", "", HTTPStatus.OK if what in {"look", "healthz"} else HTTPStatus.NOT_FOUND)
-
-    return answer
+                    return HTTPStatus.GONE
 
 
 @dataclass(kw_only=True)
@@ -120,15 +112,12 @@ class Rounds:
     there: Callable[[], Mapping[str, Pod]]
     synced: Callable[[], bool]
     log: Callable[[str], None]
+    ready: Ready
     now: Callable[[], float] = time.time
-    """Seconds since 1970."""
-    steady: Callable[[], float] = time.monotonic
-    """Seconds on a clock that nobody sets."""
-    ready: Ready = field(default_factory=Ready)
+    steady: Callable[[], float] = time.monotonic  # on a clock that nobody sets
     _refused: dict[tuple[str, str], tuple[float, float, str]] = field(default_factory=dict)
     """What is not tried again yet: until when, after which pause, and why."""
-    _owes: bool = True
-    """Whether nodes may be drained for their new pods, of which only Slurm knows."""
+    _owes: bool = True  # nodes may be drained for their new pods, of which only Slurm knows
     _starts: Starts = field(default_factory=Starts)
 
     def keep_looking(self, wake: threading.Event) -> NoReturn:
@@ -254,9 +243,9 @@ def main() -> int:
         followed: list[Follower[Any]] = [pods, sets, pools]
         rounds = Rounds(
             nodes=Nodes(log), pods=Pods(kube, log), pools=pools.values, sets=sets.values, there=pods.values,
-            synced=lambda: all(one.synced for one in followed), log=log,
+            synced=lambda: all(one.synced for one in followed), log=log, ready=Ready(wake.set),
         )  # fmt: skip
         for one in followed:
             one.start()
-        start_server(answers(rounds.ready, wake.set), PORT)
+        start_server(rounds.ready.answer, PORT)
         rounds.keep_looking(wake)

@@ -20,6 +20,7 @@ from images.elastic.program import (
     QUICK_SECONDS,
     ROLLING_SECONDS,
     USUAL_SECONDS,
+    Ready,
     Rounds,
 )
 from images.elastic.rolls import FixedPool
@@ -86,7 +87,7 @@ class World:
         elastic, fixed = ({"gpu": pool}, {}) if isinstance(pool, Pool) else ({}, {"cpu": pool, "others": None})
         self.rounds = Rounds(
             **given, pools=lambda: elastic, sets=lambda: fixed, there=lambda: self.kubernetes.pods,
-            synced=lambda: self.synced, log=self.log.append,
+            synced=lambda: self.synced, log=self.log.append, ready=Ready(lambda: None),
             now=lambda: 2e9 - self.kubernetes.clock[0], steady=lambda: self.kubernetes.clock[0],
         )  # fmt: skip
 
