@@ -7,8 +7,7 @@ missing     the stack has a node that Slurm has no record of: one is made, power
 bare        a new record, made without features where there is a switch tree: it gets them, drained until it is in it
 coming      Slurm waits for a node without a pod, or will within a second, as a job has it: the pod is made
 silent      a node is off, and slurmctld thinks that it has not heard from it: it is powered down once more
-unbacked    Slurm takes a node for up whose pod is gone: it is set down, which requeues its jobs, then powered down and
-            resumed; one that somebody has drained stays down
+unbacked    Slurm takes a node for up whose pod is gone: it is set down, which requeues its jobs, then powered down
 suspended   a node is off, or goes off, and has a pod: the pod is ended
 orphan      a pod without a record, or of a node that the stack no longer has: it is ended, after its jobs
 outdated    a pod of an older template, or a record of an older configuration: made anew when no job is on it

@@ -20,10 +20,8 @@ MAX_UNAVAILABLE: Final = "slurmstack/max-unavailable"
 """Annotation of a pool's StatefulSet or PodTemplate: how many nodes may be away at once for new pods."""
 TEMPLATE: Final = "slurmstack/template"
 """The digest of a template, as it was applied: annotation of the PodTemplate, label of the pods made from it."""
-SLURM: Final = "slurm"
-"""Who sets slurmctld's own reasons."""
-FEATURES: Final = "Feature="
-"""In what slurmctld is told of a node."""
+SLURM: Final = "slurm"  # who sets slurmctld's own reasons
+FEATURES: Final = "Feature="  # in what slurmctld is told of a node
 LONGEST_TROUBLE: Final = 160
 """Characters of what Kubernetes says of a pod, for the reason of a drain."""
 
@@ -35,16 +33,13 @@ class Pool:
     name: str
     least: int  # nodes that stay up without jobs
     most: int  # nodes that there are records of
-    conf: str
-    """What slurmctld is told of each node: `CPUs=8 RealMemory=...`."""
+    conf: str  # what slurmctld is told of each node: `CPUs=8 RealMemory=...`
     max_unavailable: str = "10%"
     """Nodes that are powered down at once for new pods: a number, or a percentage of those that have pods."""
-    template: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    """Metadata and specification of a pod."""
+    template: Mapping[str, Any] = field(default_factory=dict, compare=False)  # metadata and specification of a pod
     uid: str = ""  # of the PodTemplate, whose pods go when it goes
     digest: str = ""
-    is_understood: bool = True
-    """Whether its settings are. Nothing is done about the nodes of one that is not."""
+    is_understood: bool = True  # its settings are; of one that is not, nothing is done about the nodes
 
     @property
     def features(self) -> str:
