@@ -37,22 +37,21 @@ class Elastic(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: ElasticArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:Elastic", name, None, opts)
-        self._child = children_of(self, opts)
-        scope = args.scope
+        scope, child = args.scope, children_of(self, opts)
         rules = [
             rbac.rule("pods", "list", "watch", "delete", *(["create"] if args.pools else [])),
             rbac.rule("statefulsets", "list", "watch", group="apps"),
             rbac.rule("podtemplates", "list", "watch"),
         ]
-        account = rbac.account(name, scope, ELASTIC, rules, self._child)
+        account = rbac.account(name, scope, ELASTIC, rules, child)
         if args.pools and scope.config.cluster.admission_policy:
             hold_to_workers(name, scope, args.pools)
         if args.pools:
-            workloads.service(f"{name}-service", scope, ELASTIC, {"http": ELASTIC_PORT}, self._child)
+            workloads.service(f"{name}-service", scope, ELASTIC, {"http": ELASTIC_PORT}, child)
         pod = _pod(args, account.metadata.name)
         template = pods.pod_template(scope, ELASTIC, scope.cloud.placement("system"), pod, leaves_after=LEAVES_AFTER)
         # Each of two would take what the other has just begun for something that went wrong.
-        workloads.deployment(name, scope, ELASTIC, template, self._child, strategy=workloads.never_two())
+        workloads.deployment(name, scope, ELASTIC, template, child, strategy=workloads.never_two())
         self.register_outputs({})
 
 

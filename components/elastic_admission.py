@@ -1,9 +1,8 @@
 """What `elastic` may do with pods: make those of elastic pools, as their PodTemplates have them, and end workers.
 
-By its rights it could make a pod with any Secret, any ServiceAccount and the machine's disks.
-
-A pool's PodTemplate is the parameter of its policy. Kubernetes looks for that before it asks whose request it is, and
-refuses everybody's pods where there is none (1.34): so it is asked of pods that only `elastic` makes, by their labels.
+By its rights it could make a pod with any Secret, any ServiceAccount and the machine's disks. A pool's PodTemplate is
+the parameter of its policy. Kubernetes looks for that before it asks whose request it is, and refuses everybody's pods
+where there is none (1.34): so it is asked of pods that only `elastic` makes, by their labels.
 """
 
 from __future__ import annotations
@@ -26,13 +25,11 @@ _OF_POD: Final = (
     "shareProcessNamespace", "securityContext", "runtimeClassName", "dnsConfig", "nodeName", "resourceClaims",
 )  # fmt: skip
 """What a pod has as its template has it. Not what Kubernetes and webhooks may add: tolerations, pull secrets."""
-
 _OF_CONTAINER: Final = (
     "image", "command", "args", "workingDir", "env", "envFrom", "volumeMounts", "volumeDevices", "securityContext",
     "lifecycle", "livenessProbe.?exec", "readinessProbe.?exec", "startupProbe.?exec", "restartPolicy",
 )  # fmt: skip
 """The same of a container. A LimitRange adds to resources."""
-
 _VARIABLES: Final = {
     "pod": "dyn(params.template.spec)",
     "labels": "dyn(params.template.metadata.labels)",
@@ -79,11 +76,8 @@ def _as_template() -> dict[str, str]:
 
 def digest_of(template: k8s.core.v1.PodTemplateSpecArgs) -> pulumi.Output[str]:
     """Of what was applied: a newer Kubernetes may add to what it has, and no pod is to be made anew for that."""
-
-    def digest(known: k8s.core.v1.PodTemplateSpecArgs) -> str:
-        return hashlib.sha256(json.dumps(known, default=vars, sort_keys=True).encode()).hexdigest()[:16]
-
-    return pulumi.Output.from_input(template).apply(digest)
+    text = pulumi.Output.from_input(template).apply(lambda known: json.dumps(known, default=vars, sort_keys=True))
+    return text.apply(lambda known: hashlib.sha256(known.encode()).hexdigest()[:16])
 
 
 def _policy(
