@@ -14,7 +14,6 @@ from slurm.sizing import node_conf
 
 POOLS_FILE: Final = "elastic.pools"
 """Names of elastic pools, one a line, for await-nodes (images/elastic/native)."""
-
 WEIGHT: Final = 1000
 """Of elastic nodes without another one; others have 1. Slurm takes nodes of a small weight first."""
 
@@ -34,8 +33,8 @@ def elastic_pools(config: ClusterConfig) -> dict[str, dict[str, str | int]]:
 
 def kept_up(config: ClusterConfig) -> str:
     """`SuspendExcNodes`: how many nodes of which pools stay without jobs."""
-    kept = {name: pool for name, pool in config.worker_nodes.items() if pool.is_elastic and pool.least}
-    return ",".join(f"{name}-[0-{pool.most - 1}]:{pool.least}" for name, pool in kept.items())
+    kept = [(name, pool) for name, pool in config.worker_nodes.items() if pool.is_elastic and pool.least]
+    return ",".join(f"{name}-[0-{pool.most - 1}]:{pool.least}" for name, pool in kept)
 
 
 def devices_of_nodes_that_are_off(config: ClusterConfig) -> list[str]:
@@ -46,13 +45,11 @@ def devices_of_nodes_that_are_off(config: ClusterConfig) -> list[str]:
     """
     lines = []
     for name, pool in config.worker_nodes.items():
-        if pool.is_elastic:
-            first = 0
-            for kind, count in pool.gpu_kinds.items():
-                typed = f" Type={kind}" if kind else ""
-                files = f"File=/dev/gpu[{first}-{first + count - 1}]"
-                lines.append(f"NodeName={name}-[0-{MAX_POOL_SIZE - 1}] Name=gpu{typed} {files}")
-                first += count
+        first = 0
+        for kind, count in pool.gpu_kinds.items() if pool.is_elastic else ():
+            typed, files = f" Type={kind}" if kind else "", f"File=/dev/gpu[{first}-{first + count - 1}]"
+            lines.append(f"NodeName={name}-[0-{MAX_POOL_SIZE - 1}] Name=gpu{typed} {files}")
+            first += count
     return lines
 
 

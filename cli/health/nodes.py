@@ -79,7 +79,7 @@ class Node:
     @property
     def answers(self) -> bool:
         """Whether slurmctld hears from it."""
-        return "NOT_RESPONDING" not in self.record.states
+        return not self.record.is_silent
 
     @property
     def verdict(self) -> Verdict:

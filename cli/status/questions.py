@@ -13,7 +13,7 @@ from cli.kubectl.client import LOG_IN, Kubectl, complaint, message, understood
 from cli.kubectl.pods import DATABASE, STATE_FILE, configuration_of, put
 from cli.text import brief, printable
 from images.common.slurm_jobs import JobList
-from images.common.slurm_records import Columns, NodeRecord, node_records
+from images.common.slurm_records import Columns, Has, NodeRecord, node_records
 from slurm.names import CONFINEMENT
 
 LATE = 124
@@ -24,10 +24,8 @@ LATE = 124
 class SlurmNode(NodeRecord):
     """A node's record."""
 
-    @property
-    def gets_no_jobs(self) -> bool:
-        """Whether it is closed, or Slurm does not take it as it is."""
-        return bool(self.states & {"DRAIN", "DOWN", "FAIL", "ERROR", "INVALID_REG", "INVAL", "UNKNOWN"})
+    gets_no_jobs = Has("DRAIN", "DOWN", "FAIL", "ERROR", "INVALID_REG", "INVAL", "UNKNOWN")
+    """Whether it is closed, or Slurm does not take it as it is."""
 
     @property
     def state(self) -> str:

@@ -104,6 +104,15 @@ class Kube:
         with self._request(method, path, body=json.dumps(body).encode(), content_type=content_type):
             pass
 
+    def delete_pod(self, name: str, uid: str, *, force: bool = False) -> None:
+        """End this very pod, not a later one of its name. One that is gone is no failure. `force`: nobody is asked."""
+        options = {"preconditions": {"uid": uid}, **({"gracePeriodSeconds": 0} if force else {})}
+        try:
+            self.send("DELETE", f"{self.path('pods')}/{name}", options)
+        except KubeError as error:
+            if error.status not in {http.client.NOT_FOUND, http.client.CONFLICT}:
+                raise
+
     def list_all(
         self, path: str, *, selector: str = "", fields: str = "", metadata_only: bool = False
     ) -> tuple[list[Object], str]:

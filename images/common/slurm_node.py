@@ -54,9 +54,6 @@ PLACED: Final = f"{HELD_BACK} until its pool has room"
 _ON_NODE: Final = "running,suspended,completing,configuring,stopped,signaling,stage_out"
 """States of jobs that have the node."""
 
-BUSY: Final = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
-"""States of a node that has jobs."""
-
 UNKNOWN_NODE: Final = ("not found", "Invalid node name")
 """What Slurm's commands say where there is no record of that name."""
 
@@ -197,7 +194,7 @@ class Node:
         `record`: as it has just been read. Suspended jobs do not show there. squeue knows, and reads the whole queue,
         for which a node with jobs may have no memory left.
         """
-        return bool(record.states & BUSY) or bool(self._jobs(_ON_NODE))
+        return record.is_busy or bool(self._jobs(_ON_NODE))
 
     def running_jobs(self) -> frozenset[str]:
         """Jobs on the node that have not begun to end, as `scontrol requeue` names them.

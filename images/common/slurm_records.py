@@ -136,6 +136,16 @@ class NotUnderstoodError(Exception):
     """A command has printed something else than what it was asked for."""
 
 
+class Has:
+    """A property of a node: whether its record has any of these states."""
+
+    def __init__(self, *states: str) -> None:
+        self._states = frozenset(states)
+
+    def __get__(self, node: NodeRecord, _: type[NodeRecord]) -> bool:
+        return bool(node.states & self._states)
+
+
 @dataclass(frozen=True, kw_only=True)
 class NodeRecord:
     """A node's record. From a line, there are only name, states and the first word of the reason. Memory is in MiB."""
@@ -167,6 +177,17 @@ class NodeRecord:
     address: str = ""
     """Where slurmd listens."""
     port: int = SLURMD_PORT
+
+    is_cloud = Has("CLOUD")
+    """Whether Slurm starts and ends it, as those of elastic pools."""
+    is_busy = Has("ALLOCATED", "MIXED", "COMPLETING")
+    """Whether it has jobs. Suspended ones do not show."""
+    is_powered_down = Has("POWERED_DOWN")
+    """Whether it is off, and Slurm may start it."""
+    is_coming = Has("POWERING_UP")
+    """Whether Slurm has started it, and waits for it to register."""
+    is_silent = Has("NOT_RESPONDING")
+    """Whether slurmctld thinks that it does not answer."""
 
     @property
     def mark(self) -> str:

@@ -30,7 +30,6 @@ from images.common.log import Log
 from images.common.mountinfo import expect_volume
 from images.common.process import end_with_threads, program
 from images.common.slurm_conf import leaving_partitions
-from images.common.slurm_node import BUSY
 from images.common.slurm_records import NodeRecord
 from images.controller.agent import Agent
 from images.controller.check import check
@@ -79,8 +78,8 @@ MOST_PER_ROUND: Final = 50
 """Records that are removed in one round at most."""
 
 _GONE: Final = frozenset({"DOWN", "NOT_RESPONDING"})
-_KEPT: Final = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "CLOUD"}) | BUSY
-"""Nodes that sleep until they are needed, and nodes that still have a job."""
+_KEPT: Final = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "CLOUD"})
+"""Nodes that sleep until they are needed."""
 
 
 def may_be_gone(node: NodeRecord, elastic: Collection[str] = ()) -> bool:
@@ -91,9 +90,9 @@ def may_be_gone(node: NodeRecord, elastic: Collection[str] = ()) -> bool:
     its nodes for nodes that are up.
     """
     dynamic = any(state.startswith("DYNAMIC") for state in node.states)
-    if dynamic and "CLOUD" in node.states and node.name.rpartition("-")[0] not in elastic:
-        return not node.states & BUSY
-    return dynamic and bool(node.states & _GONE) and not node.states & _KEPT
+    if dynamic and node.is_cloud and node.name.rpartition("-")[0] not in elastic:
+        return not node.is_busy
+    return dynamic and bool(node.states & _GONE) and not (node.is_busy or node.states & _KEPT)
 
 
 def removable(candidates: Iterable[NodeRecord], pods: Iterable[Object], stateful_sets: Iterable[Object]) -> list[str]:
@@ -106,7 +105,7 @@ def removable(candidates: Iterable[NodeRecord], pods: Iterable[Object], stateful
         if node.name in present or not (pool and ordinal.isdecimal()):
             continue
         # A node that sleeps keeps its record from the pod that comes: that one deletes it itself, if it is there first.
-        if "CLOUD" in node.states or replicas.get(pool, 0) <= int(ordinal):
+        if node.is_cloud or replicas.get(pool, 0) <= int(ordinal):
             names.append(node.name)
     return names
 

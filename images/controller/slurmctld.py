@@ -17,7 +17,7 @@ from images.common.files import install_jwt_key, own_tree, write_atomically
 from images.common.process import LOST_PEERS, NO_TRIGGERS, become, program, with_preloaded
 from images.common.readiness import can_connect, wait_for_munge
 from images.common.slurm_conf import setting, uses_database
-from images.common.slurm_node import BUSY, PLACED, WANTED_NODES, wanted_nodes
+from images.common.slurm_node import PLACED, WANTED_NODES, wanted_nodes
 from images.common.slurm_records import NodeRecord, nodes_in
 from images.common.wait import Clock, wait_for, wait_while
 from images.controller.configuration import READ, READY, SLURM_CONF, STARTS, STATE, Files, Store, read_files
@@ -88,7 +88,7 @@ class Slurmctld:
 
         Those that are drained are left out.
         """
-        names = [node.name for node in self.nodes() or () if node.states & BUSY and not node.is_drained]
+        names = [node.name for node in self.nodes() or () if node.is_busy and not node.is_drained]
         if names:
             self.undrain(",".join(names))
 

@@ -224,7 +224,7 @@ class TopologyKeeper:
     def _release(self, nodes: list[NodeRecord]) -> None:
         """Let nodes that waited for their place take jobs; of elastic pools as many as `elastic` finds room for."""
         waiting = [node for node in nodes if waits_for_topology(node)]
-        elastic = [node.name for node in waiting if "CLOUD" in node.states]
+        elastic = [node.name for node in waiting if node.is_cloud]
         self._let_go(elastic, self._slurmctld.leave_to_elastic)
         self._let_go([node.name for node in waiting if node.name not in elastic], self._slurmctld.undrain)
 

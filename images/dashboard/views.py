@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Final, Literal
 
 from images.common.slurm_jobs import RUNNING, Job
-from images.common.slurm_records import NodeRecord
+from images.common.slurm_records import Has, NodeRecord
 
 LONGEST = 200
 """Letters of a name or a reason that are shown; Slurm takes far longer ones."""
@@ -55,22 +55,20 @@ _OWN_DOING: Final = frozenset(
 class Node(NodeRecord):
     """A node."""
 
+    is_off = Has("POWERED_DOWN", "POWERING_DOWN", "POWERING_UP")
+    """Whether it has no machine, as of an elastic pool."""
+
     @property
     def kind(self) -> Literal["idle", "busy", "drained", "down", "other"]:
         """What its tile looks like. It says the state itself, too."""
         states = self.states
-        if states & {"DOWN", "FAIL", "FAILING", "ERROR", "UNKNOWN"} or ("NOT_RESPONDING" in states and not self.is_off):
+        if states & {"DOWN", "FAIL", "FAILING", "ERROR", "UNKNOWN"} or (self.is_silent and not self.is_off):
             return "down"
         if self.is_drained:
             return "drained"
         if states & {"ALLOCATED", "MIXED", "COMPLETING"}:
             return "busy"
         return "other" if states & {"RESERVED", "MAINT"} or "IDLE" not in states else "idle"
-
-    @property
-    def is_off(self) -> bool:
-        """Whether it has no machine, as of an elastic pool."""
-        return bool(self.states & {"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP"})
 
     @property
     def state(self) -> str:

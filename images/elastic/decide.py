@@ -1,34 +1,31 @@
 """What is to be done about elastic pools. Nothing here asks or changes.
 
-Each look sees all nodes and pods anew, and decides by what it sees: a restart of this program or of slurmctld, or a
-call of ResumeProgram that came twice or never, changes nothing. What a node is to Slurm and what its pod is can differ
-in these ways:
+Each look decides by what it sees: a restart of this program or of slurmctld, or a call of ResumeProgram that came twice
+or never, changes nothing. What a node is to Slurm and what its pod is can differ in these ways:
 
 missing     the stack has a node that Slurm has no record of: one is made, powered down
 bare        a new record, made without features where there is a switch tree: it gets them, drained until it is in it
 coming      Slurm waits for a node without a pod, or will within a second, as a job has it: the pod is made
 silent      a node is off, and slurmctld thinks that it has not heard from it: it is powered down once more
-unbacked    Slurm takes a node for up whose pod is gone: it is set down, which requeues its jobs, then powered down and
-            resumed, which makes it idle again; one that somebody has drained stays down
+unbacked    Slurm takes a node for up whose pod is gone: it is set down, which requeues its jobs, then powered down
 suspended   a node is off, or goes off, and has a pod: the pod is ended
 orphan      a pod without a record, or of a node that the stack no longer has: it is ended, after its jobs
 outdated    a pod of an older template, or a record of an older configuration: made anew when no job is on it
 leaving     a record that the stack no longer has: powered down after its jobs, then deleted
 
-Nodes that are off are drained as long as they are not to be started, with a reason that says why, and no others of our
-drains stand: while their last pod does not go, and while their pool waits (`starts.py`). So jobs that need more nodes
-wait, and are not refused. Nodes that are up and not to stay are powered down, each after its jobs; where less than
-`min` are up, more are powered up.
+Nodes that are off are drained while their last pod does not go, and while their pool waits (`starts.py`), with a reason
+that says why: so jobs that need more nodes wait, and are not refused. No others of our drains stand. Nodes that are up
+and not to stay are powered down, each after its jobs; where less than `min` are up, more are powered up.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from images.common.slurm_node import ELASTIC, STAYS_LEAVING, TOPOLOGY_REASON
+from images.common.slurm_node import ELASTIC, STAYS_LEAVING, waits_for_topology
 from images.elastic.starts import Closed
 from images.elastic.view import SLURM, Node, Pod, Pool, share
 
@@ -39,10 +36,9 @@ SURPLUS: Final = f"{ELASTIC} others of its job did not come"
 
 RETRY_SECONDS: Final = 20.0
 """From one pod of a node that comes to the next one, where pods fail at once."""
-
 STUCK_SECONDS: Final = 60.0
-"""How long a pod may take to go that no job runs in. Most are gone after a few seconds; the others' machine is dead, or
-its kubelet, and nobody has told Kubernetes."""
+"""How long a pod of a node that is off may take to go. Most are gone after a few seconds; the others' machine is dead,
+or its kubelet, and nobody has told Kubernetes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,14 +48,10 @@ class View:
     pools: Mapping[str, Pool]
     nodes: Mapping[str, Node]
     pods: Mapping[str, Pod]
-    now: float
-    """Seconds since 1970."""
-    closed: dict[str, Closed] = field(default_factory=dict)
-    """What starts in vain mean, by pool."""
+    now: float  # seconds since 1970, as all times here
+    closed: dict[str, Closed] = field(default_factory=dict)  # what starts in vain mean, by pool
     ends: Mapping[str, float] = field(default_factory=dict)
-    """When a node's jobs end at the latest, in seconds since 1970, where that decides who gets a new pod."""
-    off: Mapping[str, float] = field(default_factory=dict)
-    """Since when a node is off, as far as was seen, in seconds since 1970."""
+    """When a node's jobs end at the latest, where that decides who gets a new pod."""
 
     def nodes_of(self, pool: Pool) -> list[Node]:
         """Those of a pool's nodes that have records, and that Slurm starts and ends."""
@@ -70,23 +62,15 @@ class View:
 class Plan:
     """What is to be done, each by the names of nodes."""
 
-    make: dict[tuple[str, str], list[str]] = field(default_factory=dict)
-    """(what, pool) -> nodes. `create`: records; `place`: new records, to be found by partitions; `renew`: records, to
-    be deleted and made anew at once, unless a pending job asks for them by name; `start`: pods."""
-    delete: list[str] = field(default_factory=list)
-    """Records to delete, unless a pending job asks for them by name."""
-    end: dict[str, Pod] = field(default_factory=dict)
-    """Pods to end, each after its jobs."""
-    update: dict[tuple[str, str], list[str]] = field(default_factory=dict)
-    """(state, reason) -> nodes whose record is changed."""
+    todo: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    """(what, of which pool or for which reason) -> nodes. `create`: records; `place`: new records, to be found by
+    partitions; `renew`: records, to be deleted and made anew at once; `start`: pods; `delete`: records, but those that
+    a pending job asks for by name; else a state."""
+    end: dict[str, Pod] = field(default_factory=dict)  # pods, each after its jobs
 
-    def add(self, what: str, pool: Pool, node: str) -> None:
-        """Make something."""
-        self.make.setdefault((what, pool.name), []).append(node)
-
-    def change(self, node: str, state: str, reason: str = "") -> None:
-        """Update a record."""
-        self.update.setdefault((state, reason), []).append(node)
+    def add(self, node: str, what: str, of: str = "") -> None:
+        """Something for this node, too."""
+        self.todo.setdefault((what, of), []).append(node)
 
 
 def decide(view: View) -> Plan:
@@ -97,8 +81,8 @@ def decide(view: View) -> Plan:
         for name in pool.nodes():
             _about(plan, view, pool, name)
         nodes = view.nodes_of(pool)
-        closed = _open_and_close(plan, view, pool, nodes)
-        _keep_enough(plan, pool, nodes, closed, _power_down(plan, view, pool, nodes))
+        _open_and_close(plan, view, pool, nodes)
+        _keep_enough(plan, pool, nodes, _power_down(plan, view, pool, nodes))
     for node in view.nodes.values():
         if node.is_cloud and node.name not in wanted:
             _take_out(plan, view, node)
@@ -119,13 +103,13 @@ def _about(plan: Plan, view: View, pool: Pool, name: str) -> None:
         if not comes or view.now - pod.made_at >= RETRY_SECONDS:
             _end(plan, pod)
     elif node is None and pod is None:
-        plan.add("create", pool, name)
+        plan.add(name, "create", pool.name)
     elif node is None or not node.is_cloud:
         # Its record was deleted under it, and slurmd may have made one that Slurm does not start and end.
         _end(plan, pod)
     elif comes:
         if pod is None:
-            plan.add("start", pool, name)
+            plan.add(name, "start", pool.name)
     elif node.is_off:
         _about_one_that_is_off(plan, pool, node, pod)
     elif pod is None:
@@ -134,30 +118,26 @@ def _about(plan: Plan, view: View, pool: Pool, name: str) -> None:
 
 def _about_one_that_is_off(plan: Plan, pool: Pool, node: Node, pod: Pod | None) -> None:
     _end(plan, pod)
+    is_unused = node.is_free or (node.is_drained and _is_ours_to_open(pool, node))
     if pool.features and not node.features:
         if "POWER_DOWN" not in node.states:  # which would lift the drain
-            plan.add("place", pool, node.name)
+            plan.add(node.name, "place", pool.name)
     elif node.is_powered_down and node.is_silent and node.is_free:
         # What is resumed counts as silent until it is heard, and slurmctld's next start would give it no job.
-        plan.change(node.name, "power_down")
-    elif pod is None and node.is_powered_down and node.mark != pool.mark and _may_go(pool, node):
-        plan.add("renew", pool, node.name)
-
-
-def _may_go(pool: Pool, node: Node) -> bool:
-    """Whether nobody but us keeps jobs from this record."""
-    return (node.is_free or (node.is_drained and _is_ours_to_open(pool, node))) and not node.is_reserved
+        plan.add(node.name, "power_down")
+    elif pod is None and node.is_powered_down and node.mark != pool.mark and is_unused and not node.is_reserved:
+        plan.add(node.name, "renew", pool.name)
 
 
 def _about_one_without_a_pod(plan: Plan, node: Node) -> None:
     if node.is_others and not node.goes_down:
         # Powered down it would lose its drain (power_save.c): it stays as it is until somebody resumes it.
         if not node.is_down and not node.is_idle:
-            plan.change(node.name, "down", node.reason)
+            plan.add(node.name, "down", node.reason)
     elif not node.is_down:
-        plan.change(node.name, "down", GONE)
+        plan.add(node.name, "down", GONE)
     elif not node.goes_down:
-        plan.change(node.name, "power_down", GONE)
+        plan.add(node.name, "power_down", GONE)
 
 
 def _end(plan: Plan, pod: Pod | None) -> None:
@@ -167,33 +147,23 @@ def _end(plan: Plan, pod: Pod | None) -> None:
 
 def _is_ours_to_open(pool: Pool, node: Node) -> bool:
     """Whether nobody but us keeps a node that is off from being started; one without features is in no partition."""
-    is_others = node.is_others or node.is_set_down or node.goes_down or (pool.features and not node.features)
-    return not is_others and not (node.is_drained and node.reason == TOPOLOGY_REASON)
+    is_others = node.is_others or node.is_set_down or node.goes_down or waits_for_topology(node)
+    return not (is_others or (pool.features and not node.features))
 
 
-def _open_and_close(plan: Plan, view: View, pool: Pool, nodes: Sequence[Node]) -> frozenset[str]:
-    """Drain what is not to be started, and free the rest; who is drained then."""
-    closed, found = view.closed[pool.name], set[str]()
+def _open_and_close(plan: Plan, view: View, pool: Pool, nodes: Iterable[Node]) -> None:
+    """Drain what is not to be started, and free the rest."""
+    closed = view.closed[pool.name]
     for node in (node for node in nodes if node.has_nothing and "POWER_UP" not in node.states):
         if node.name not in closed.nodes and not _is_ours_to_open(pool, node):
             continue
         pod = view.pods.get(node.name)
-        why = closed.nodes.get(node.name) or (STAYS_LEAVING if _is_stuck(view, node, pod) else closed.pool)
-        if why:
-            found.add(node.name)
+        is_stuck = pod is not None and pod.is_leaving and view.now - pod.left_at >= STUCK_SECONDS
+        why = closed.nodes.get(node.name) or (STAYS_LEAVING if is_stuck else closed.pool)
         if why and not (node.is_drained and node.reason == why):
-            plan.change(node.name, "drain", why)
+            plan.add(node.name, "drain", why)
         elif not why and (node.is_drained or node.is_down):
-            plan.change(node.name, "resume")
-    return frozenset(found)
-
-
-def _is_stuck(view: View, node: Node, pod: Pod | None) -> bool:
-    """Whether a pod that was asked to leave should have gone since its node is off: before, it may have had jobs."""
-    if pod is None or not pod.is_leaving:
-        return False
-    since = max(pod.left_at, view.off.get(node.name, 0.0))
-    return node.reason == STAYS_LEAVING or view.now - since >= STUCK_SECONDS
+            plan.add(node.name, "resume")
 
 
 def _power_down(plan: Plan, view: View, pool: Pool, nodes: Sequence[Node]) -> int:
@@ -201,16 +171,16 @@ def _power_down(plan: Plan, view: View, pool: Pool, nodes: Sequence[Node]) -> in
     there = [n for n in nodes if (n.name in view.pods or n.is_coming) and not (n.is_off or n.is_down or n.goes_down)]
     # What is reserved counts, as it does for Slurm's own SuspendExcNodes: it would end others that were started for it.
     enough = sum(not node.is_others for node in there) - pool.least
-    surplus = [node for node in there[::-1] if node.name in view.closed[pool.name].surplus]
-    unused = [node for node in surplus if node.is_up and node.is_free and not node.is_planned]
-    going = {node.name: SURPLUS for node in unused[: max(0, enough)]}
-    going |= {node.name: OUTDATED for node in _outdated(view, pool, nodes) if node.name not in going}
+    vain = view.closed[pool.name].surplus
+    surplus = [node.name for node in there if node.name in vain and node.is_free and not node.is_planned]
+    going = dict.fromkeys((node.name for node in _outdated(view, pool, nodes)), OUTDATED)
+    going |= dict.fromkeys(surplus[::-1][: max(0, enough)], SURPLUS)
     for name, why in going.items():
-        plan.change(name, "power_down_asap", why)
+        plan.add(name, "power_down_asap", why)
     for node in nodes:  # started by hand, or just before it was held back: it has what was waited for
         is_held = node.is_drained and node.reason.startswith(ELASTIC) and node.name not in going
         if is_held and node.name in view.pods and not (node.is_off or node.is_coming or node.goes_down):
-            plan.change(node.name, "resume")
+            plan.add(node.name, "resume")
     return sum(not (node.is_others or node.name in going) for node in there)
 
 
@@ -232,14 +202,13 @@ def _outdated(view: View, pool: Pool, nodes: Iterable[Node]) -> Iterable[Node]:
             yield node
 
 
-def _keep_enough(plan: Plan, pool: Pool, nodes: Iterable[Node], closed: Collection[str], there: int) -> None:
-    """Power up nodes until `min` are up or coming."""
-    barred = {*plan.make.get(("renew", pool.name), ()), *closed}
-    off = [node for node in nodes if node.is_powered_down and node.is_free and node.name not in barred]
-    free = [node for node in off if not node.is_reserved]  # which no ordinary job may use
-    for node in free[: max(0, pool.least - there)]:
+def _keep_enough(plan: Plan, pool: Pool, nodes: Iterable[Node], there: int) -> None:
+    """Power up nodes until `min` are up or coming. What is reserved no ordinary job may use."""
+    planned = {name for names in plan.todo.values() for name in names}
+    off = [node for node in nodes if node.is_powered_down and node.is_free and not node.is_reserved]
+    for node in [node for node in off if node.name not in planned][: max(0, pool.least - there)]:
         if "POWER_UP" not in node.states:
-            plan.change(node.name, "power_up")
+            plan.add(node.name, "power_up")
 
 
 def _take_out(plan: Plan, view: View, node: Node) -> None:
@@ -253,10 +222,10 @@ def _take_out(plan: Plan, view: View, node: Node) -> None:
     elif node.is_off:
         _end(plan, pod)
         if pod is None and node.is_powered_down and not (node.is_others or node.is_set_down or node.is_reserved):
-            plan.delete.append(node.name)
+            plan.add(node.name, "delete")
             if node.has_nothing and not node.is_drained:  # a job that asks for it by name may keep its record
-                plan.change(node.name, "drain", LEAVES)
+                plan.add(node.name, "drain", LEAVES)
     elif pod is None:
-        plan.change(node.name, "power_down" if node.is_down or node.is_coming else "down", GONE)
+        plan.add(node.name, "power_down" if node.is_down or node.is_coming else "down", GONE)
     elif not node.goes_down:
-        plan.change(node.name, "power_down_asap", LEAVES)
+        plan.add(node.name, "power_down_asap", LEAVES)

@@ -8,9 +8,10 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final
 
-from images.common.command import Runner, run
+from images.common.command import Result, Runner, run
 from images.common.kubernetes import Kube, KubeError
 from images.common.slurm_jobs import ENVIRONMENT, JobList
 from images.common.slurm_node import (
@@ -21,48 +22,37 @@ from images.common.slurm_node import (
     shows_switch_tree,
     wanted_nodes,
 )
-from images.common.slurm_records import NotUnderstoodError, compress, node_records
+from images.common.slurm_records import compress, node_records
 from images.elastic.view import FEATURES, TEMPLATE, Node, Pod, Pool, marked
 
 TIMEOUT_SECONDS: Final = 30.0
-
-_OF_US: Final = re.compile(r"[a-z0-9][a-z0-9-]*-\d+")
-
 AT_ONCE: Final = 16
 """Requests at a time: a job of a thousand nodes asks for a thousand pods."""
-
 SUBDOMAIN: Final = "nodes"
 """The headless Service that gives each pod a name in DNS (slurm/names.py)."""
 
-Item = TypeVar("Item")
+_OF_US: Final = re.compile(r"[a-z0-9][a-z0-9-]*-\d+")
 
 
+@dataclass
 class Nodes:
     """All commands about nodes. A change returns why it was refused, or nothing."""
 
-    def __init__(self, log: Callable[[str], None], runner: Runner = run) -> None:
-        self._log = log
-        self._runner = runner
+    _log: Callable[[str], None]
+    _runner: Runner = run
 
     def read(self) -> dict[str, Node]:
-        """All records but an administrator's own, by name. Raises ControllerUnreachableError."""
+        """All records but an administrator's own, by name. Raises ControllerUnreachableError, NotUnderstoodError."""
         output = self._ask("scontrol", "show", "nodes", "--all", "--json")
-        if output.startswith("No nodes"):
-            return {}
-        try:
-            return {node.name: node for node in node_records(output, Node) if _OF_US.fullmatch(node.name)}
-        except NotUnderstoodError as error:
-            raise ControllerUnreachableError(str(error)) from error
+        records = [] if output.startswith("No nodes") else node_records(output, Node)
+        return {node.name: node for node in records if _OF_US.fullmatch(node.name)}
 
     def ends(self) -> dict[str, float]:
-        """Node -> when its jobs end at the latest, in seconds since 1970. Raises ControllerUnreachableError."""
+        """Node -> when its jobs end at the latest, in seconds since 1970. Raises as `read`."""
         question, found = JobList("end", "node_list"), dict[str, float]()
-        try:
-            for job in question.read(self._ask(*question.command, "--states=running", env=ENVIRONMENT)):
-                for name in job.nodes:
-                    found[name] = max(found.get(name, 0.0), math.inf if job.end is None else job.end)
-        except NotUnderstoodError as error:
-            raise ControllerUnreachableError(str(error)) from error
+        for job in question.read(self._ask(*question.command, "--states=running")):
+            for name in job.nodes:
+                found[name] = max(found.get(name, 0.0), math.inf if job.end is None else job.end)
         return found
 
     def create(self, pool: Pool, names: Collection[str]) -> str:
@@ -72,24 +62,21 @@ class Nodes:
         the place of a deleted one, which no job may have before a power_down_force (`share_node_bitmap`). Where there
         is a switch tree, it gets its features, by which partitions find it, with `place`.
         """
-        hosts, conf, partition = compress(names), pool.conf.split(), f"{ELASTIC_PARTITION}{pool.name}"
-        if self._change("show", "partition", partition):
-            return f"{hosts}: no records before slurmctld has the pool in its configuration"
+        conf, partition = pool.conf.split(), f"{ELASTIC_PARTITION}{pool.name}"
+        if not self._run("scontrol", "show", "partition", partition).ok:
+            return f"{compress(names)}: no records before slurmctld has the pool in its configuration"
         if shows_switch_tree(self._ask("scontrol", "show", "config")):
             conf = [word for word in conf if not word.startswith(FEATURES)]
-        refused = self._change("create", f"nodename={hosts}", "state=CLOUD", *conf, done=f"{hosts}: new records")
-        return refused or self._change(
-            "update", f"nodename={hosts}", "state=power_down_force", f"extra={marked(pool.mark)}"
-        )
+        refused = self._change("create", names, "state=CLOUD", *conf)
+        return refused or self._change("update", names, "state=power_down_force", f"extra={marked(pool.mark)}")
 
     def place(self, pool: Pool, names: Collection[str]) -> str:
         """Let new records be found, drained until the configuration agent has put them into the switch tree.
 
         A job that tries a node that is in no switch is put aside for good, and no record can be made drained.
         """
-        hosts = compress(names)
         how = ("state=drain", f"reason={TOPOLOGY_REASON}", f"features={pool.features}")
-        return self._change("update", f"nodename={hosts}", *how, done=f"{hosts}: wait for the switch tree")
+        return self._change("update", names, *how)
 
     def wanted(self) -> frozenset[str]:
         """Nodes that a pending job asks for by name: their records have to stay. Raises ControllerUnreachableError."""
@@ -97,34 +84,35 @@ class Nodes:
 
     def delete(self, names: Iterable[str]) -> str:
         """Delete records."""
-        hosts = compress(names)
-        return self._change("delete", f"nodename={hosts}", done=f"{hosts}: records deleted")
+        return self._change("delete", names)
 
     def update(self, names: Iterable[str], state: str, reason: str) -> str:
         """Change the state of nodes."""
-        hosts, why = compress(names), (f"reason={reason}",) if reason else ()
-        line = f"{hosts}: {state}{f' ({reason})' if reason else ''}"
-        return self._change("update", f"nodename={hosts}", f"state={state}", *why, done=line)
+        return self._change("update", names, f"state={state}", *([f"reason={reason}"] if reason else []))
 
-    def _ask(self, *argv: str, env: Mapping[str, str] | None = None) -> str:
-        done = self._runner(argv, timeout=TIMEOUT_SECONDS, env={**os.environ, **env} if env else None)
+    def _run(self, *argv: str) -> Result:
+        return self._runner(argv, timeout=TIMEOUT_SECONDS, env={**os.environ, **ENVIRONMENT})
+
+    def _ask(self, *argv: str) -> str:
+        done = self._run(*argv)
         if not done.ok:
             raise ControllerUnreachableError(done.message)
         return done.stdout
 
-    def _change(self, *argv: str, done: str = "") -> str:
-        result = self._runner(["scontrol", *argv], timeout=TIMEOUT_SECONDS)
-        if result.ok and done:
-            self._log(done)
-        return "" if result.ok else f"scontrol {' '.join(argv)}: {result.message}"
+    def _change(self, what: str, names: Iterable[str], *how: str) -> str:
+        argv = ["scontrol", what, f"nodename={compress(names)}", *how]
+        done = self._run(*argv)
+        if done.ok:
+            self._log(" ".join(argv))
+        return "" if done.ok else f"{' '.join(argv)}: {done.message}"
 
 
+@dataclass
 class Pods:
     """Makes and ends pods. What was made already, and what is gone, is no failure."""
 
-    def __init__(self, kube: Kube, log: Callable[[str], None]) -> None:
-        self._kube = kube
-        self._log = log
+    _kube: Kube
+    _log: Callable[[str], None]
 
     def there(self) -> frozenset[str] | None:
         """Names of the pods that the API server has now, whatever a watch has told; None: it does not answer."""
@@ -133,62 +121,46 @@ class Pods:
         except KubeError:
             return None  # which who follows the pods logs
 
-    def start(self, pool: Pool, names: Collection[str]) -> str:
+    def start(self, pool: Pool, names: Iterable[str]) -> str:
         """Make the pods of these nodes; why Kubernetes refuses one, or empty."""
-        self._log(f"{compress(names)}: making the pods")
-        return _all(lambda name: self._make(pool, name), names)
+        path = self._kube.path("pods")
+        return self._all("make", names, lambda name: self._kube.send("POST", path, manifest(pool, name)))
 
-    def end(self, pods: Collection[Pod]) -> str:
+    def end(self, pods: Mapping[str, Pod]) -> str:
         """End pods, each after its jobs; those of which nothing runs, at once. Why not, or empty."""
-        self._log(f"{compress(pod.name for pod in pods)}: ending the pods")
-        return _all(self._delete, pods)
+        return self._all(
+            "end", pods, lambda name: self._kube.delete_pod(name, pods[name].uid, force=pods[name].has_ended)
+        )
 
-    def _make(self, pool: Pool, name: str) -> str:
-        try:
-            self._kube.send("POST", self._kube.path("pods"), manifest(pool, name))
-        except KubeError as error:
-            if error.status != http.client.CONFLICT:  # it is there, or the one before has not gone yet
-                return f"cannot make the pod {name}: {error}"
-        return ""
+    def _all(self, what: str, names: Iterable[str], do: Callable[[str], None]) -> str:
+        """What went wrong first, after which no more is done: a used-up quota would refuse each of a thousand."""
+        self._log(f"{what} the pods {compress(names)}")
+        wrong: list[str] = []
 
-    def _delete(self, pod: Pod) -> str:
-        options: dict[str, Any] = {"preconditions": {"uid": pod.uid}}
-        if pod.has_ended:
-            options["gracePeriodSeconds"] = 0
-        try:
-            self._kube.send("DELETE", f"{self._kube.path('pods')}/{pod.name}", options)
-        except KubeError as error:
-            problem = f"cannot end the pod {pod.name}: {error}"
-            if error.status is None:  # each of a hundred would wait for as long
-                return problem
-            if error.status not in {http.client.NOT_FOUND, http.client.CONFLICT}:
-                self._log(problem)
-        return ""
+        def once(name: str) -> None:
+            try:
+                if not wrong:
+                    do(name)
+            except KubeError as error:
+                problem = f"cannot {what} the pod {name}: {error}"
+                if error.status is None or (what == "make" and error.status != http.client.CONFLICT):
+                    wrong.append(problem)
+                elif what == "end":  # the others may go
+                    self._log(problem)
 
-
-def _all(do: Callable[[Item], str], items: Collection[Item]) -> str:
-    """What went wrong first, after which no more is done: a quota that is used up would refuse each of a thousand."""
-    wrong: list[str] = []
-
-    def once(item: Item) -> None:
-        if not wrong and (problem := do(item)):
-            wrong.append(problem)
-
-    with ThreadPoolExecutor(max_workers=min(AT_ONCE, len(items))) as workers:
-        list(workers.map(once, items))
-    return wrong[0] if wrong else ""
+        with ThreadPoolExecutor(max_workers=AT_ONCE) as workers:
+            list(workers.map(once, names))
+        return wrong[0] if wrong else ""
 
 
 def manifest(pool: Pool, name: str) -> Mapping[str, Any]:
     """The pod of one node. It goes with its pool's template, after its jobs."""
     declared = pool.template.get("metadata") or {}
-    metadata = {
-        **{key: value for key, value in declared.items() if key != "creationTimestamp"},
-        "name": name,
-        "labels": {**(declared.get("labels") or {}), TEMPLATE: pool.digest},
-        "ownerReferences": [
-            {"apiVersion": "v1", "kind": "PodTemplate", "name": pool.name, "uid": pool.uid, "controller": True}
-        ],
+    labels = {**(declared.get("labels") or {}), TEMPLATE: pool.digest}
+    owner = {"apiVersion": "v1", "kind": "PodTemplate", "name": pool.name, "uid": pool.uid, "controller": True}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**declared, "name": name, "labels": labels, "ownerReferences": [owner]},
+        "spec": {**pool.template["spec"], "hostname": name, "subdomain": SUBDOMAIN},
     }
-    spec = {**pool.template["spec"], "hostname": name, "subdomain": SUBDOMAIN}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}

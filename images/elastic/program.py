@@ -2,12 +2,8 @@
 
 A pod of its own, of which there must be one at a time. Slurm decides: it powers a node up for a job and down when it
 has been idle. ResumeProgram and SuspendProgram have this program look at once (native/await-nodes.c); what is to be
-done it sees in Slurm's records (`decide.py`), so that a call too many or too few changes nothing.
-
-In every cluster it replaces the pods of fixed pools whose template has changed, as their nodes fall idle.
-
-The rights that the ServiceAccount needs, in the cluster's namespace: `list`, `watch`, `delete` of pods; `list`, `watch`
-of statefulsets. For elastic pools: `create` of pods; `list`, `watch` of podtemplates.
+done it sees in Slurm's records (`decide.py`). In every cluster it replaces the pods of fixed pools whose template has
+changed, as their nodes fall idle (`rolls.py`).
 """
 
 from __future__ import annotations
@@ -24,8 +20,8 @@ from typing import Any, Final, NoReturn, TypeVar
 from images.common.http_server import Answer, start_server
 from images.common.kubernetes import WORKER_PODS, Follower, Kube, Object, own_namespace
 from images.common.process import RefusedError, end_with_threads, program
-from images.common.slurm_node import ROLLS, ControllerUnreachableError
-from images.common.slurm_records import expand
+from images.common.slurm_node import ROLLS, ControllerUnreachableError, waits_for_topology
+from images.common.slurm_records import NotUnderstoodError, expand
 from images.common.wait import Clock, Reminder
 from images.elastic.decide import Plan, View, decide
 from images.elastic.nodes import TIMEOUT_SECONDS, Nodes, Pods
@@ -43,24 +39,26 @@ USUAL_SECONDS: Final = 10.0
 """While nothing happens. Who starts or ends nodes has us look at once."""
 LONGEST_REFUSAL_SECONDS: Final = 30.0
 """Between two tries of what is refused (a quota, an admission, a record that Slurm does not let go)."""
-
 PORT: Final = 8818
 SILENT_SECONDS: Final = 2 * TIMEOUT_SECONDS
-"""Without a look, for which jobs wait: slurmctld does not answer then, and nobody knows of any node. A round in which
-one of Slurm's commands, or Kubernetes, is slow takes less."""
-
+"""Jobs wait for so long without a look. One in which slurmctld or Kubernetes is slow takes less."""
+ORDER: Final = {"drain": 1, "down": 1, "delete": 2, "renew": 2, "create": 4, "place": 4, "start": 5}
+"""In which things are done; other changes of nodes are 3. Records are made anew before a drain is lifted, as they may
+have other CPUs, memory and GPUs. Pods come last, for which Kubernetes may take long."""
 MOST_WAITING: Final = 500
-"""Jobs that are told at once when their nodes are there. A job beyond them starts when Slurm itself looks, up to half a
+"""Jobs that are told at once when their nodes are there. One beyond them starts when Slurm itself looks, up to half a
 minute later: an array of thousands on a few nodes must not take thousands of threads."""
 
 Value = TypeVar("Value")
 
 
-@dataclass(kw_only=True)
+@dataclass
 class Ready:
-    """Which nodes can run jobs, for those that wait for it."""
+    """Which nodes can run jobs, for those that wait for it. `wake` asks for a look."""
 
+    wake: Callable[[], None]
     _changed: threading.Condition = field(default_factory=threading.Condition)
+    _slots: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(MOST_WAITING))
     _nodes: Mapping[str, Node] = field(default_factory=dict)
     _looks: int = 0
 
@@ -70,47 +68,37 @@ class Ready:
             self._nodes, self._looks = nodes, self._looks + 1
             self._changed.notify_all()
 
-    def wait(self, names: Collection[str], wake: Callable[[], None]) -> bool:
-        """Return when all of these nodes are up (True), or when one of them will not be. `wake`: asks for a look.
+    def answer(self, path: str) -> Answer:
+        """To slurmctld's programs: to `/ready/LIST` when these nodes are up or one will not be; `/look` has it look.
 
-        A look that began before the question may have seen what was before the job had its nodes: the next one decides.
+        Nobody needs to prove who he is: whether nodes are up everybody sees in sinfo.
         """
+        _, what, *hosts = path.split("/")
+        status = HTTPStatus.OK if what in {"look", "healthz"} else HTTPStatus.NOT_FOUND
+        if what == "look":
+            self.wake()
+        elif what == "ready" and hosts:
+            status = HTTPStatus.SERVICE_UNAVAILABLE
+            if self._slots.acquire(blocking=False):
+                try:
+                    status = self._wait(frozenset(expand(hosts[0])))
+                finally:
+                    self._slots.release()
+        return Answer("text/plain", "", status)
+
+    def _wait(self, names: Collection[str]) -> HTTPStatus:
+        """A look that began before the question may have seen what was before the job had them: the next decides."""
         with self._changed:
             began = self._looks
             while True:
                 nodes = [self._nodes.get(name) for name in names]
                 if all(node is not None and node.is_up for node in nodes):
-                    return True
+                    return HTTPStatus.OK
                 if self._looks == began:  # of nodes that are up nothing is to be learned, and a look takes a core
-                    wake()
+                    self.wake()
                 failed = any(node is None or node.is_down or (node.is_off and not node.is_awaited) for node in nodes)
                 if (self._looks > began + 1 and failed) or not self._changed.wait(SILENT_SECONDS):
-                    return False
-
-
-def answers(ready: Ready, wake: Callable[[], None]) -> Callable[[str], Answer]:
-    """What slurmctld's programs ask: `/ready/LIST`, until these nodes are up or one will not be; `/look`: have a look.
-
-    Nobody needs to prove who he is: a look changes nothing that the next one would not, and whether nodes are up
-    everybody sees in sinfo.
-    """
-    slots = threading.BoundedSemaphore(MOST_WAITING)
-
-    def answer(path: str) -> Answer:
-        _, what, *hosts = path.split("/")
-        if what == "look":
-            wake()
-        elif what == "ready" and hosts:
-            if not slots.acquire(blocking=False):
-                return Answer("text/plain", "too many wait\n", HTTPStatus.SERVICE_UNAVAILABLE)
-            try:
-                there = ready.wait(frozenset(expand(hosts[0])), wake)
-            finally:
-                slots.release()
-            return Answer("text/plain", "", HTTPStatus.OK if there else HTTPStatus.GONE)
-        return Answer("text/plain", "", HTTPStatus.OK if what in {"look", "healthz"} else HTTPStatus.NOT_FOUND)
-
-    return answer
+                    return HTTPStatus.GONE
 
 
 @dataclass(kw_only=True)
@@ -124,20 +112,13 @@ class Rounds:
     there: Callable[[], Mapping[str, Pod]]
     synced: Callable[[], bool]
     log: Callable[[str], None]
-    elastic: bool = True
-    """Whether there are elastic pools."""
+    ready: Ready
     now: Callable[[], float] = time.time
-    """Seconds since 1970."""
-    steady: Callable[[], float] = time.monotonic
-    """Seconds on a clock that nobody sets."""
-    ready: Ready = field(default_factory=Ready)
-    _refused: dict[str, tuple[float, float, str]] = field(default_factory=dict)
+    steady: Callable[[], float] = time.monotonic  # on a clock that nobody sets
+    _refused: dict[tuple[str, str], tuple[float, float, str]] = field(default_factory=dict)
     """What is not tried again yet: until when, after which pause, and why."""
-    _owes: bool = True
-    """Whether nodes may be drained for their new pods, of which only Slurm knows."""
-
-    def __post_init__(self) -> None:
-        self._starts = Starts(self.now())
+    _owes: bool = True  # nodes may be drained for their new pods, of which only Slurm knows
+    _starts: Starts = field(default_factory=Starts)
 
     def keep_looking(self, wake: threading.Event) -> NoReturn:
         """Look for ever."""
@@ -148,7 +129,7 @@ class Rounds:
             try:
                 rest, pause = self.look()
                 reminder = Reminder(self.log, clock)
-            except ControllerUnreachableError as error:
+            except (ControllerUnreachableError, NotUnderstoodError) as error:
                 reminder.waiting(f"slurmctld: {error}")
                 rest = pause = ROLLING_SECONDS
             time.sleep(rest)
@@ -157,9 +138,9 @@ class Rounds:
     def look(self) -> tuple[float, float]:
         """One look; seconds until the next one at the earliest, and where nobody asks.
 
-        Raises ControllerUnreachableError.
+        Raises ControllerUnreachableError, NotUnderstoodError.
         """
-        if not (self.elastic or self._owes or is_needed(self.sets(), self.there())):
+        if self.synced() and not (self.pools() or self._owes or is_needed(self.sets(), self.there())):
             return QUICK_SECONDS, USUAL_SECONDS
         began = self.steady()
         nodes = self.nodes.read()
@@ -168,108 +149,80 @@ class Rounds:
         if not self.synced():
             return rest, max(rest, ROLLING_SECONDS)
         # Only now: before Kubernetes has told all, it would look as if there were no pools.
-        now, sets, pods = self.now(), self.sets(), self.there()
-        known = self.pools()
-        pools = {name: pool for name, pool in known.items() if pool.is_understood}
-        nodes, pods = _without(known.keys() - pools.keys(), nodes), _without(known.keys() - pools.keys(), pods)
+        now, sets, known, pods = self.now(), self.sets(), self.pools(), self.there()
+        unread = {name for name, pool in known.items() if not pool.is_understood}
+        nodes = {name: node for name, node in nodes.items() if name.rpartition("-")[0] not in unread}
+        pods = {name: pod for name, pod in pods.items() if pod.pool not in unread}
+        pools = {name: pool for name, pool in known.items() if name not in unread}
         rolling = is_needed(sets, pods)
         old = any(pod.pool in pools and pod.digest not in {"", pools[pod.pool].digest} for pod in pods.values())
         self._starts.see(nodes, now)
         ends = self.nodes.ends() if rolling or old else {}
-        view = View(pools=pools, nodes=nodes, pods=pods, now=now, ends=ends, off=self._starts.off)
-        plan = self._elastic_plan(view) if self.elastic else Plan()
+        view = View(pools=pools, nodes=nodes, pods=pods, now=now, ends=ends)
+        plan = self._elastic_plan(view) if known else Plan()
         for fixed in sets.values():
             if fixed is not None:
                 roll(plan, view, fixed)
         self._owes = rolling or any(drained_for_it(node) for node in nodes.values())
-        moves = self.elastic and any(node.is_moving for node in nodes.values())
-        hurries = self._do(plan, pools) or moves
+        moves = any(node.is_coming or node.goes_down or waits_for_topology(node) for node in nodes.values())
+        hurries = self._do(plan, pools) or (bool(known) and moves)
         return rest, max(rest, 0.0 if hurries else ROLLING_SECONDS if self._owes else USUAL_SECONDS)
 
     def _elastic_plan(self, view: View) -> Plan:
         for name, pool in view.pools.items():
-            refused = self._refused.get(f"start {name}", (0.0, 0.0, ""))[2][:LONGEST_TROUBLE]
+            refused = self._refused.get(("start", name), (0.0, 0.0, ""))[2][:LONGEST_TROUBLE]
             view.closed[name] = self._starts.judge(name, view.nodes_of(pool), view.pods, view.now, refused=refused)
         return decide(view)
 
     def _do(self, plan: Plan, pools: Mapping[str, Pool]) -> bool:
-        """What changes nodes first, by what has just been seen; then pods, for which Kubernetes may take long.
+        """Whether anything was done."""
+        kinds = {what for what, _ in plan.todo}
+        now = self.nodes.read() if "drain" in kinds else {}
+        there = self.pods.there() if "down" in kinds else None
+        wanted = self.nodes.wanted() if kinds & {"delete", "renew"} else frozenset()
+        done, gone = False, set[str]()
 
-        Whether anything was done.
-        """
-        right = self._checked(plan.update)
-        done = [
-            self._update(change, right.pop(change))
-            for change in sorted(right, reverse=True)
-            if change[0] in {"drain", "down"}
-        ]
-        # Before a drain is lifted: the record that comes may have other CPUs, memory and GPUs.
-        gone = self._delete_records(plan, pools)
-        done += [self._update(change, [name for name in of if name not in gone]) for change, of in right.items()]
-        makes = {"create": self.nodes.create, "place": self.nodes.place, "start": self.pods.start}
-        for (what, pool), of in sorted(plan.make.items()):
-            if what in makes:
-                done.append(self._try(f"{what} {pool}", partial(makes[what], pools[pool], of)))
-        if plan.end:
-            done.append(self._try("end", partial(self.pods.end, [*plan.end.values()])))
-        return any(done) or bool(gone)
-
-    def _update(self, change: tuple[str, str], names: Collection[str]) -> bool:
-        return bool(names) and self._try(" ".join(change), partial(self.nodes.update, names, *change))
-
-    def _checked(self, changes: Mapping[tuple[str, str], list[str]]) -> dict[tuple[str, str], list[str]]:
-        """Changes; of those that would end jobs, for the nodes for which they are right at this very moment."""
-        states = {state for state, _ in changes}
-        now = self.nodes.read() if "drain" in states else {}
-        there = self.pods.there() if "down" in states else None
-
-        def is_right(state: str, reason: str, name: str) -> bool:
-            if state == "down":
-                return there is not None and name not in there
-            if state != "drain":
-                return True
-            if name in now and reason == ROLLS:  # who has drained one meanwhile had a reason
-                return not (now[name].is_drained or now[name].is_down)
+        def is_right(what: str, of: str, name: str) -> bool:
+            """At this very moment, of what would end jobs."""
+            if what == "drain" and of == ROLLS:  # who has drained one meanwhile had a reason
+                return name in now and not (now[name].is_drained or now[name].is_down)
             # Slurm gives back or ends the jobs of one that has got some, and is not up yet (node_mgr.c).
-            return name in now and now[name].has_nothing
+            if what == "drain":
+                return name in now and now[name].has_nothing
+            if what == "down":
+                return there is not None and name not in there
+            return name not in (wanted if what in {"delete", "renew"} else gone)
 
-        return {change: [name for name in names if is_right(*change, name)] for change, names in changes.items()}
+        for what, of in sorted(plan.todo, key=lambda one: ORDER.get(one[0], 3)):
+            names = [name for name in plan.todo[what, of] if is_right(what, of, name)]
+            # In two halves: a pool without any record would have sbatch refuse what needs it.
+            for part in filter(None, (names[::2], names[1::2]) if what == "renew" else (names,)):
+                for step in ("delete", "create") if what == "renew" else (what,):
+                    if not self._try(step, of, partial(self._step, step, of, part, pools)):
+                        break
+                    done = True
+                    gone.update(part if step == "delete" else ())
+        return bool(plan.end and self._try("end", "", partial(self.pods.end, plan.end))) or done
 
-    def _delete_records(self, plan: Plan, pools: Mapping[str, Pool]) -> set[str]:
-        """Delete records, and make those anew that are of older resources; which are gone.
+    def _step(self, what: str, of: str, names: list[str], pools: Mapping[str, Pool]) -> str:
+        if make := {"create": self.nodes.create, "place": self.nodes.place, "start": self.pods.start}.get(what):
+            return make(pools[of], names)
+        return self.nodes.delete(names) if what == "delete" else self.nodes.update(names, what, of)
 
-        In two halves: a pool without any record would have sbatch refuse what needs it.
-        """
-        renewed = [(pool, of) for (what, pool), of in plan.make.items() if what == "renew"]
-        wanted = self.nodes.wanted() if plan.delete or renewed else frozenset()
-        gone = set[str]()
-        for pool, names in [("", plan.delete), *((pool, half) for pool, of in renewed for half in (of[::2], of[1::2]))]:
-            left = [name for name in names if name not in wanted]
-            if left and self._try(f"delete {pool}", partial(self.nodes.delete, left)):
-                gone.update(left)
-                if pool:
-                    self._try(f"create {pool}", partial(self.nodes.create, pools[pool], left))
-        return gone
-
-    def _try(self, what: str, do: Callable[[], str]) -> bool:
+    def _try(self, what: str, of: str, do: Callable[[], str]) -> bool:
         """Do what tells why it is refused; where it is, again after one second, two, four, at last thirty."""
-        until, pause, logged = self._refused.get(what, (0.0, 0.5, ""))
+        until, pause, logged = self._refused.get((what, of), (0.0, 0.5, ""))
         if self.steady() < until:
             return False
         refusal = do()
         if not refusal:
-            self._refused.pop(what, None)
+            self._refused.pop((what, of), None)
             return True
         pause = min(2 * pause, LONGEST_REFUSAL_SECONDS)
-        self._refused[what] = (self.steady() + pause, pause, refusal)
+        self._refused[what, of] = (self.steady() + pause, pause, refusal)
         if refusal != logged:
             self.log(refusal)
         return False
-
-
-def _without(pools: Collection[str], of: Mapping[str, Value]) -> dict[str, Value]:
-    """What is of no node of these pools, by the names of nodes."""
-    return {name: one for name, one in of.items() if name.rpartition("-")[0] not in pools}
 
 
 def main() -> int:
@@ -284,16 +237,15 @@ def main() -> int:
         def follow(path: str, extract: Callable[[Object], Value]) -> Follower[Value]:
             return Follower(kube, path, extract, log, selector=WORKER_PODS, changed=lambda _: wake.set())
 
-        elastic = os.environ.get("POOLS") != "none"
         pods = follow(kube.path("pods"), pod_of)
         sets = follow(f"/apis/apps/v1/namespaces/{kube.namespace}/statefulsets", fixed_pool_of)
         pools = follow(kube.path("podtemplates"), partial(pool_of, log=log))
-        followed: list[Follower[Any]] = [pods, sets, *([pools] if elastic else [])]
+        followed: list[Follower[Any]] = [pods, sets, pools]
         rounds = Rounds(
             nodes=Nodes(log), pods=Pods(kube, log), pools=pools.values, sets=sets.values, there=pods.values,
-            synced=lambda: all(one.synced for one in followed), log=log, elastic=elastic,
+            synced=lambda: all(one.synced for one in followed), log=log, ready=Ready(wake.set),
         )  # fmt: skip
         for one in followed:
             one.start()
-        start_server(answers(rounds.ready, wake.set), PORT)
+        start_server(rounds.ready.answer, PORT)
         rounds.keep_looking(wake)

@@ -85,14 +85,14 @@ def roll(plan: Plan, view: View, pool: FixedPool) -> None:
     for name in chosen:
         node = nodes.get(name)
         if node is not None and not (node.is_drained or node.is_down):
-            plan.change(name, "drain", ROLLS)
+            plan.add(name, "drain", ROLLS)
         elif node is None or node.is_down or node.is_idle:
             plan.end[name] = old[name]
     for name in pool.nodes():  # a pod that leaves, or comes, lifts the drain itself
         node, pod = nodes.get(name), pods.get(name)
         stays = pod is not None and pod.is_ready and not pod.is_leaving and name not in chosen
         if stays and node is not None and drained_for_it(node) and not node.is_down:
-            plan.change(name, "resume")
+            plan.add(name, "resume")
 
 
 def is_needed(sets: Mapping[str, FixedPool | None], pods: Mapping[str, Pod]) -> bool:

@@ -8,11 +8,10 @@ late        another node of its pool has come since it was started, or its own l
 no node     none has come since it was started: all nodes of the pool that are off, with it
 set aside   the same ten times in a row: until an administrator resumes them
 
-The pause doubles with each failure. When all nodes that were wanted have come, the pool's failures are forgotten and
-its pause is over: some of them are no capacity for a whole job. Those of a late node last until that node itself comes.
-Nodes that came for the same job as one that failed are given back while that waits: a part of them is of no use to it.
-
-The reasons are the memory of it where this program is restarted.
+The pause doubles with each failure, and is over when somebody resumes the nodes. When all nodes that were wanted have
+come, the pool's failures are forgotten and its pause is over: some of them are no capacity for a whole job. Those of a
+late node last until that node itself comes. Nodes that came for the same job as one that failed are given back while
+that waits: a part of them is of no use to it. The reasons are the memory of it where this program is restarted.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from images.common.slurm_node import ELASTIC, LATE, NO_CAPACITY, NO_START, OURS, SET_ASIDE
+from images.common.slurm_node import LATE, NO_CAPACITY, NO_START, SET_ASIDE
 from images.elastic.view import Node, Pod
 
 FIRST_PAUSE_SECONDS: Final = 30.0
@@ -34,16 +33,9 @@ MOST_FAILURES: Final = 10
 """In a row, until the pool is set aside; as AWS ParallelCluster's protected mode (protected_failure_count)."""
 
 TOO_LATE: Final = "ResumeTimeout reached"
-"""Slurm's reason for a node that was not there in time (24.11 and 26.05, power_save.c); behind ` : ` where the node has
-a reason from before."""
+"""Slurm's reason for a node that was not there in time (24.11 and 26.05, power_save.c), behind one from before."""
 
-_SLURM_S: Final = (TOO_LATE, "Not responding", "Node unexpectedly rebooted")
-"""Reasons that slurmctld gives itself, and that may still stand from before."""
-
-_KINDS: Final = "|".join(map(re.escape, (LATE, NO_CAPACITY, NO_START)))
-_PAUSED: Final = re.compile(rf"(?P<kind>{_KINDS}), (?P<tries>\d+) in vain, again at (?P<until>[\dT:-]{{19}}Z)")
-_ASIDE: Final = f"{SET_ASIDE} after {MOST_FAILURES} starts in vain; resume its nodes when there is capacity"
-_FORMAT: Final = "%Y-%m-%dT%H:%M:%SZ"
+_PAUSED: Final = re.compile(rf"({LATE}|{NO_CAPACITY}|{NO_START}), (\d+) in vain, again at ([\dT:-]{{19}}Z)")
 
 
 @dataclass(kw_only=True)
@@ -52,38 +44,29 @@ class Closed:
 
     nodes: dict[str, str] = field(default_factory=dict)
     """Nodes that are to stay off -> why; also of what somebody had drained, before Slurm lifted that with the power."""
-    pool: str = ""
-    """Why all of its nodes that are off are to stay so; empty: they are not."""
-    surplus: set[str] = field(default_factory=set)
-    """Nodes that came for jobs whose other nodes did not."""
+    pool: str = ""  # why all of its nodes that are off are to stay so
+    surplus: set[str] = field(default_factory=set)  # nodes that came for jobs whose other nodes did not
 
 
 class Starts:
     """What is remembered of starts from one look to the next. Times are seconds since 1970."""
 
-    def __init__(self, now: float) -> None:
-        self._since = now
+    def __init__(self) -> None:
         self._before: Mapping[str, Node] = {}
         self._began: dict[str, float] = {}
         self._came: dict[str, float] = {}
-        self._failed: dict[str, float] = {}
-        """The latest failure, by pool."""
-        self._tries: dict[str, int] = {}
-        """In a row, by pool."""
-        self._late: dict[str, int] = {}
-        """In a row, by node."""
-        self._drained: dict[str, str] = {}
-        """Nodes that somebody has drained while they were to go down for us or Slurm -> why."""
-        self.off: Mapping[str, float] = {}
-        """Since when nodes are off."""
+        self._failed: dict[str, float] = {}  # the latest failure, by pool
+        self._tries: dict[str, int] = {}  # in a row, by pool
+        self._late: dict[str, int] = {}  # in a row, by node
+        self._drained: dict[str, str] = {}  # by somebody, while Slurm or we started or ended the node -> why
 
     def see(self, nodes: Mapping[str, Node], now: float) -> None:
-        """Take note of who is coming, who has come, and who is drained on the way down."""
+        """Take note of who is coming, who has come, and who is drained on the way up or down."""
         for name, node in nodes.items():
             before = self._before.get(name, node)
-            if node.goes_down and node.is_others and before.goes_down and not before.is_others:
+            if node.is_others and (node.is_coming or (node.goes_down and before.goes_down and not before.is_others)):
                 self._drained[name] = node.reason
-            elif node.is_up and not node.goes_down:
+            elif not (node.is_off or node.goes_down):
                 self._drained.pop(name, None)
             if node.is_coming and not (before.is_coming and name in self._began):
                 self._began[name] = now
@@ -91,7 +74,6 @@ class Starts:
             elif node.is_up and before.is_coming:
                 self._came[name] = now
                 self._late.pop(name, None)
-        self.off = {node.name: self.off.get(node.name, now) for node in nodes.values() if node.is_off}
         self._before = nodes
 
     def judge(
@@ -99,23 +81,24 @@ class Starts:
     ) -> Closed:
         """What is to be let alone now. `nodes`: the pool's. `refused`: why Kubernetes takes no more pods of it."""
         closed = self._in_force(pool, nodes, now)
-        off = [node for node in nodes if node.is_powered_down and not node.is_drained]
-        before = {node.name: earlier_drain_reason(node) or self._drained.pop(node.name, "") for node in off}
-        lifted = {name: why for name, why in before.items() if why}
+        off = [node.name for node in nodes if node.is_powered_down and not node.is_drained]
+        lifted = {name: self._drained.pop(name) for name in off if name in self._drained}
         failed = [node for node in nodes if has_failed(node) and node.name not in lifted]
         came = max((self._came.get(node.name, 0.0) for node in nodes), default=0.0)
         if failed:
             self._failed[pool] = now
         for node in failed if not closed.pool else ():  # else they were started before it paused, and are no new try
             pod = pods.get(node.name)
-            why = _trouble(pod) or refused or "it has no pod"
-            if came > self._began.get(node.name, self._since) or (pod is not None and pod.is_leaving):
+            why = refused or "it has no pod"
+            if pod is not None:
+                why = "its last pod has not gone" if pod.is_leaving else pod.trouble or "its slurmd has not registered"
+            if came > self._began.get(node.name, 0.0) or (pod is not None and pod.is_leaving):
                 self._late[node.name] = tries = self._late.get(node.name, 0) + 1
-                closed.nodes[node.name] = _reason(LATE, tries, now, why)
+                closed.nodes[node.name] = _pause(LATE, tries, now, why)
             else:
                 self._tries[pool] = tries = self._tries.get(pool, 0) + 1
                 kind = NO_CAPACITY if pod is None or pod.is_unscheduled else NO_START
-                closed.pool = _reason(kind, tries, now, f"{node.name}: {why}")
+                closed.pool = _pause(kind, tries, now, f"{node.name}: {why}")
                 break
         closed.nodes = {**{node.name: closed.pool for node in failed if closed.pool}, **closed.nodes, **lifted}
         for node in nodes:
@@ -127,26 +110,23 @@ class Starts:
         return closed
 
     def _in_force(self, pool: str, nodes: Sequence[Node], now: float) -> Closed:
-        """What the reasons of nodes say that still holds."""
-        closed = Closed()
-        waiting = {node.name: found for node in nodes if node.is_drained and (found := _PAUSED.match(node.reason))}
-        aside = {node.name for node in nodes if node.is_drained and node.reason.startswith(SET_ASIDE)}
-        for name, found in waiting.items():
-            tries, of = (self._late, name) if found["kind"] == LATE else (self._tries, pool)
-            tries[of] = max(tries.get(of, 0), int(found["tries"]))
-        has_come = any(self._came.get(node.name, 0.0) > self._failed.get(pool, self._since) for node in nodes)
+        """What the reasons of nodes say that still holds, as long as nobody has resumed them."""
+        closed, drained = Closed(), [node for node in nodes if node.is_drained]
+        aside = {node.name: node.reason for node in drained if node.reason.startswith(SET_ASIDE)}
+        paused = [(node.name, found) for node in drained if (found := _PAUSED.match(node.reason))]
+        for name, found in paused:
+            tries, of = (self._late, name) if found[1] == LATE else (self._tries, pool)
+            tries[of] = max(tries.get(of, 0), int(found[2]))
+        has_come = any(self._came.get(node.name, 0.0) > self._failed.get(pool, 0.0) for node in nodes)
         has_come = has_come and not any(node.is_coming or has_failed(node) for node in nodes)
         if has_come or (not aside and self._tries.get(pool, 0) >= MOST_FAILURES):  # somebody has resumed them
             self._tries.pop(pool, None)
-        if has_come:
-            aside, waiting = set(), {name: found for name, found in waiting.items() if found["kind"] == LATE}
-        for node in nodes:
-            if node.name in waiting and _lasts(waiting[node.name], now):
-                closed.nodes[node.name] = node.reason
-                closed.pool = closed.pool if waiting[node.name]["kind"] == LATE else node.reason
-        if why := next((node.reason for node in nodes if node.name in aside), ""):  # it holds what else was drained
-            ours = (node.name for node in nodes if node.is_drained and node.reason.startswith(ELASTIC))
-            closed.nodes = {**dict.fromkeys(ours, why), **closed.nodes}
+        for name, found in paused:
+            until = datetime.fromisoformat(found[3]).timestamp()  # one beyond any was written by a clock that was ahead
+            if now < until <= now + LONGEST_PAUSE_SECONDS and (found[1] == LATE or not has_come):
+                closed.nodes[name] = found.string
+                closed.pool = closed.pool if found[1] == LATE else found.string
+        closed.nodes |= {} if has_come else aside
         return closed
 
 
@@ -155,26 +135,9 @@ def has_failed(node: Node) -> bool:
     return node.is_powered_down and node.is_down and not node.is_drained and TOO_LATE in node.reason
 
 
-def earlier_drain_reason(node: Node) -> str:
-    """Why somebody had drained a node that was not there in time; empty where nobody had, or it was."""
-    before, divider, _ = node.reason.partition(f" : {TOO_LATE}")
-    return before if divider and has_failed(node) and not before.startswith((OURS, *_SLURM_S)) else ""
-
-
-def _reason(kind: str, tries: int, now: float, why: str) -> str:
+def _pause(kind: str, tries: int, now: float, why: str) -> str:
+    """Its reason."""
     if kind != LATE and tries >= MOST_FAILURES:
-        return f"{_ASIDE}: {why}"
-    pause = min(FIRST_PAUSE_SECONDS * 2 ** (min(tries, MOST_FAILURES) - 1), LONGEST_PAUSE_SECONDS)
-    return f"{kind}, {tries} in vain, again at {datetime.fromtimestamp(now + pause, UTC).strftime(_FORMAT)}: {why}"
-
-
-def _trouble(pod: Pod | None) -> str:
-    if pod is None:
-        return ""
-    return "its last pod has not gone" if pod.is_leaving else pod.trouble or "its slurmd has not registered"
-
-
-def _lasts(pause: re.Match[str], now: float) -> bool:
-    """Whether it is not over. One that is longer than any was written by a clock that was ahead."""
-    until = datetime.strptime(pause["until"], _FORMAT).replace(tzinfo=UTC).timestamp()
-    return now < until <= now + LONGEST_PAUSE_SECONDS
+        return f"{SET_ASIDE} after {MOST_FAILURES} starts in vain; resume its nodes when there is capacity: {why}"
+    until = now + min(FIRST_PAUSE_SECONDS * 2 ** (min(tries, MOST_FAILURES) - 1), LONGEST_PAUSE_SECONDS)
+    return f"{kind}, {tries} in vain, again at {datetime.fromtimestamp(until, UTC):%Y-%m-%dT%H:%M:%SZ}: {why}"

@@ -11,24 +11,17 @@ from datetime import datetime
 from typing import Any, Final
 
 from images.common.kubernetes import WORKER_PODS, Object
-from images.common.slurm_node import OURS, TOPOLOGY_REASON
-from images.common.slurm_records import MARK, NodeRecord
+from images.common.slurm_node import OURS
+from images.common.slurm_records import MARK, Has, NodeRecord
 
 SETTINGS: Final = "slurmstack/elastic"
 """Annotation of a pool's PodTemplate with its settings, as slurm/elastic.py writes them."""
-
 MAX_UNAVAILABLE: Final = "slurmstack/max-unavailable"
 """Annotation of a pool's StatefulSet or PodTemplate: how many nodes may be away at once for new pods."""
-
 TEMPLATE: Final = "slurmstack/template"
 """The digest of a template, as it was applied: annotation of the PodTemplate, label of the pods made from it."""
-
-SLURM: Final = "slurm"
-"""Who sets slurmctld's own reasons."""
-
-FEATURES: Final = "Feature="
-"""In what slurmctld is told of a node."""
-
+SLURM: Final = "slurm"  # who sets slurmctld's own reasons
+FEATURES: Final = "Feature="  # in what slurmctld is told of a node
 LONGEST_TROUBLE: Final = 160
 """Characters of what Kubernetes says of a pod, for the reason of a drain."""
 
@@ -38,21 +31,15 @@ class Pool:
     """An elastic pool, as the stack file wants it."""
 
     name: str
-    least: int
-    """Nodes that stay up without jobs."""
-    most: int
-    """Nodes that there are records of."""
-    conf: str
-    """What slurmctld is told of each node: `CPUs=8 RealMemory=...`."""
+    least: int  # nodes that stay up without jobs
+    most: int  # nodes that there are records of
+    conf: str  # what slurmctld is told of each node: `CPUs=8 RealMemory=...`
     max_unavailable: str = "10%"
     """Nodes that are powered down at once for new pods: a number, or a percentage of those that have pods."""
-    template: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    """Metadata and specification of a pod."""
-    uid: str = ""
-    """Of the PodTemplate, whose pods go when it goes."""
+    template: Mapping[str, Any] = field(default_factory=dict, compare=False)  # metadata and specification of a pod
+    uid: str = ""  # of the PodTemplate, whose pods go when it goes
     digest: str = ""
-    is_understood: bool = True
-    """Whether its settings are. Nothing is done about the nodes of one that is not."""
+    is_understood: bool = True  # its settings are; of one that is not, nothing is done about the nodes
 
     @property
     def features(self) -> str:
@@ -76,56 +63,27 @@ class Pod:
     name: str
     pool: str
     uid: str = ""
-    digest: str = ""
-    """Of the template that it was made from; empty for one that is not of an elastic pool."""
-    revision: str = ""
-    """Of the template that it was made from, where a StatefulSet has made it."""
-    made_at: float = 0.0
-    """In seconds since 1970, by Kubernetes' clock."""
+    digest: str = ""  # of the template that it was made from; empty for one that is not of an elastic pool
+    revision: str = ""  # of the template that it was made from, where a StatefulSet has made it
+    made_at: float = 0.0  # in seconds since 1970, by Kubernetes' clock
     is_leaving: bool = False
-    left_at: float = 0.0
-    """When it was asked to leave, by the same clock."""
+    left_at: float = 0.0  # when it was asked to leave, by the same clock
     is_ready: bool = False
     has_ended: bool = False
     """It was evicted or refused, or its machine was shut down: nothing of it runs, and nothing will."""
-    is_unscheduled: bool = False
-    """There is no machine for it."""
-    trouble: str = ""
-    """Why it is not ready, where Kubernetes says so."""
-
-
-class _Has:
-    """A property of a node: whether its record has any of these states."""
-
-    def __init__(self, *states: str) -> None:
-        self._states = frozenset(states)
-
-    def __get__(self, node: Node, _: type[Node]) -> bool:
-        return bool(node.states & self._states)
+    is_unscheduled: bool = False  # there is no machine for it
+    trouble: str = ""  # why it is not ready, where Kubernetes says so
 
 
 @dataclass(frozen=True, kw_only=True)
 class Node(NodeRecord):
     """The record of a Slurm node."""
 
-    is_cloud = _Has("CLOUD")
-    """Whether Slurm starts and ends it."""
-    is_off = _Has("POWERED_DOWN", "POWERING_DOWN")
-    """Whether it is to have no pod."""
-    is_powered_down = _Has("POWERED_DOWN")
-    """Whether Slurm may start it."""
-    is_coming = _Has("POWERING_UP")
-    """Whether Slurm waits for it to register."""
-    is_down = _Has("DOWN")
-    """Whether Slurm has given it up."""
-    goes_down = _Has("POWER_DOWN", "POWER_DRAIN", "POWERING_DOWN")
-    """Whether it is to be powered down when its jobs have ended."""
-    is_planned = _Has("PLANNED")
-    """Whether the scheduler keeps it for a job that waits for others, too."""
-    is_reserved = _Has("RESERVED")
-    """Whether a reservation has it now: Slurm would not delete its record."""
-    is_silent = _Has("NOT_RESPONDING")
-    """Whether slurmctld thinks that it does not answer."""
+    is_off = Has("POWERED_DOWN", "POWERING_DOWN")  # it is to have no pod
+    is_down = Has("DOWN")  # Slurm has given it up
+    goes_down = Has("POWER_DOWN", "POWER_DRAIN", "POWERING_DOWN")  # is to be powered down after its jobs
+    is_planned = Has("PLANNED")  # the scheduler keeps it for a job that waits for others, too
+    is_reserved = Has("RESERVED")  # a reservation has it now: Slurm would not delete its record
 
     @property
     def is_awaited(self) -> bool:
@@ -138,24 +96,9 @@ class Node(NodeRecord):
         return self.is_awaited or (self.is_coming and not self.is_off)
 
     @property
-    def is_moving(self) -> bool:
-        """Whether Slurm or the configuration agent is about to do something with it."""
-        return self.is_coming or self.goes_down or (self.is_drained and self.reason == TOPOLOGY_REASON)
-
-    @property
     def is_idle(self) -> bool:
         """Whether no job is on it."""
         return "IDLE" in self.states and "COMPLETING" not in self.states
-
-    @property
-    def is_others(self) -> bool:
-        """Whether an administrator or a health check keeps jobs from it."""
-        return self.is_drained and not self.reason.startswith(OURS)
-
-    @property
-    def is_set_down(self) -> bool:
-        """Whether an administrator has set it down, or Slurm for his reason."""
-        return self.is_down and self.reason_by != SLURM and not self.reason.startswith(OURS)
 
     @property
     def is_free(self) -> bool:
@@ -171,6 +114,16 @@ class Node(NodeRecord):
     def is_up(self) -> bool:
         """Whether it has registered, and jobs can run on it."""
         return not (self.is_off or self.is_coming or self.is_down)
+
+    @property
+    def is_others(self) -> bool:
+        """Whether an administrator or a health check keeps jobs from it."""
+        return self.is_drained and not self.reason.startswith(OURS)
+
+    @property
+    def is_set_down(self) -> bool:
+        """Whether an administrator has set it down, or Slurm for his reason."""
+        return self.is_down and self.reason_by != SLURM and not self.reason.startswith(OURS)
 
 
 def marked(mark: str) -> str:
@@ -219,8 +172,8 @@ def _trouble(status: Object) -> str:
 def pool_of(item: Object, log: Callable[[str], None] = print) -> Pool:
     """A pool of its PodTemplate. One that somebody has written into is left alone: without it, its nodes would go."""
     metadata = item["metadata"]
-    annotations = metadata.get("annotations") or {}
     try:
+        annotations = metadata["annotations"]
         settings = json.loads(annotations[SETTINGS])
         return Pool(
             name=metadata["name"],

@@ -166,7 +166,7 @@ def put_closed(metrics: Metrics, nodes: Iterable[NodeRecord]) -> None:
             metrics.put("slurmstack_node_drained", 1, node=node.name, **labels)
         if is_drained and node.reason.startswith(SET_ASIDE):
             metrics.put("slurmstack_elastic_pool_set_aside", 1, pool=node.name.rpartition("-")[0])
-        if "DOWN" in node.states and "POWERED_DOWN" not in node.states:
+        if "DOWN" in node.states and not node.is_powered_down:
             metrics.put("slurmstack_node_down", 1, node=node.name)
 
 

@@ -183,7 +183,7 @@ class Rounds:
             case "nodes":
                 nodes = sources.nodes()
                 put_nodes(metrics, nodes)
-                self.elastic = [node.name for node in nodes if "CLOUD" in node.states and not node.states & _OFF]
+                self.elastic = [node.name for node in nodes if node.is_cloud and not node.states & _OFF]
             case "configuration":
                 found = sources.configuration()
                 metrics.put("slurmstack_configuration_refused", found["refused"] or 0)

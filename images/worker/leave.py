@@ -113,7 +113,7 @@ class Leaving:
         record = self._node.record()
         if record is None:
             return Ending.NO_RECORD
-        return self._leave_elastic_pool(record) if "CLOUD" in record.states else self._leave_pool(record)
+        return self._leave_elastic_pool(record) if record.is_cloud else self._leave_pool(record)
 
     def _leave_pool(self, record: NodeRecord) -> Ending | None:
         if not record.is_drained:
@@ -147,7 +147,7 @@ class Leaving:
                 return self._leave_pool(record)
             else:
                 self._log(f"powering down node {self._node.name}")
-        if "POWERING_UP" in record.states:
+        if record.is_coming:
             # Made for a job that was cancelled, and another one has got the node: nobody takes its machine. Where
             # somebody does, what this job has done since the notice is lost.
             self._preemptible = False

@@ -29,7 +29,6 @@ from images.common.mountinfo import expect_filesystem
 from images.common.process import GUARDED, become, program, required_env, with_preloaded
 from images.common.readiness import wait_for_controller, wait_for_jail, wait_for_munge
 from images.common.slurm_node import (
-    BUSY,
     LEAVING_REASON,
     TOPOLOGY_REASON,
     ControllerUnreachableError,
@@ -137,7 +136,7 @@ def give_up_jobs(node: Node, record: NodeRecord | None, log: Callable[[str], Non
     (and ResumeTimeout, where there are elastic pools), and the node registers again only after 20 pings, 800 s
     (_purge_missing_jobs and ping_nodes of slurmctld). The node that is set down comes back with its registration.
     """
-    if record is None or "POWERING_UP" in record.states or not record.states & BUSY:
+    if record is None or record.is_coming or not record.is_busy:
         return  # a node that Slurm powers up has the job that waits for this very start
     reason = record.reason if record.is_drained and record.reason else LEAVING_REASON
     result = node.set_down(reason)
@@ -150,7 +149,7 @@ def forget_elastic(node: Node, log: Callable[[str], None]) -> NodeRecord | None:
     The result is the record that there is then.
     """
     record = _record(node, log)
-    if record is None or "CLOUD" not in record.states:
+    if record is None or not record.is_cloud:
         return record
     deleted = node.delete()
     log("deleted its record as an elastic node" if deleted.ok else f"its old record stays: {deleted.message}")
@@ -175,7 +174,7 @@ def await_power_up(node: Node, log: Callable[[str], None], clock: Clock | None =
             reminder.waiting(f"slurmctld, to ask for the node's record: {error}")
             deadline = clock.now() + POWER_UP_SECONDS  # it may power this node up only when it is back
         else:
-            if record is None or "POWERED_DOWN" not in record.states:
+            if record is None or not record.is_powered_down:
                 return record
         clock.sleep(POWER_UP_AGAIN_SECONDS)
     log("Slurm does not power this node up: going on")

@@ -13,7 +13,7 @@ from typing import Final
 from images.common.command import Result, Runner, run
 from images.common.health.report import Finding, measured_in, parse
 from images.common.slurm_node import UNKNOWN_NODE
-from images.common.slurm_records import NodeRecord, NotUnderstoodError, node_records
+from images.common.slurm_records import Has, NodeRecord, NotUnderstoodError, node_records
 from images.common.wait import Clock, Reminder
 
 LIST_TIMEOUT_SECONDS: Final = 20.0
@@ -60,15 +60,16 @@ class Record(NodeRecord):
         """What tests of nodes have found here the last time."""
         return measured_in(self.extra)
 
-    @property
-    def is_closed(self) -> bool:
-        """Somebody keeps jobs from it: drained, failing or down."""
-        return bool(self.states & (_CLOSED | _DOWN))
-
-    @property
-    def is_down(self) -> bool:
-        """Slurm has given it up: it has no jobs."""
-        return bool(self.states & _DOWN)
+    is_closed = Has(*_CLOSED, *_DOWN)
+    """Somebody keeps jobs from it: drained, failing or down."""
+    is_down = Has(*_DOWN)
+    """Slurm has given it up: it has no jobs."""
+    is_asleep = Has(*_ASLEEP)
+    """Slurm does not use it at present, on purpose. One that is merely silent is not asleep."""
+    is_absent = Has("FUTURE", "POWERED_DOWN")
+    """Whether it does not count when a limit is a part of all nodes."""
+    has_jobs = Has(*_BUSY)
+    """Whether jobs run on it."""
 
     @property
     def own(self) -> str | None:
@@ -79,21 +80,6 @@ class Record(NodeRecord):
     def is_drained_by_us(self) -> bool:
         """Kept from jobs by a drain of the watcher, or of a check; not by a mere down, which Slurm lifts by itself."""
         return self.own is not None and "DRAIN" in self.states and not self.is_asleep
-
-    @property
-    def is_asleep(self) -> bool:
-        """Slurm does not use it at present, on purpose. One that is merely silent is not asleep."""
-        return bool(self.states & _ASLEEP)
-
-    @property
-    def is_absent(self) -> bool:
-        """Whether it does not count when a limit is a part of all nodes."""
-        return bool(self.states & {"FUTURE", "POWERED_DOWN"})
-
-    @property
-    def has_jobs(self) -> bool:
-        """Whether jobs run on it."""
-        return bool(self.states & _BUSY)
 
     @property
     def is_quiet(self) -> bool:

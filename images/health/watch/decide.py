@@ -85,7 +85,7 @@ class NodeView(Record):
     @property
     def takes_jobs(self) -> bool:
         """Whether a user's job could start on it: not where a reservation keeps it for the tests."""
-        return not (self.is_closed or self.is_asleep or self.states & {"NOT_RESPONDING", "MAINTENANCE"})
+        return not (self.is_closed or self.is_asleep or self.is_silent or "MAINTENANCE" in self.states)
 
     @property
     def is_declared(self) -> bool:

@@ -47,7 +47,7 @@ def end_lost(kube: Kube, machines: Machines, log: Callable[[str], None]) -> None
         why = _proof(kube, place, nodes.get(place.node)) if place.node else ""
         if why:
             log(f"pod {name} is deleted by force, as its machine {place.node} is dead: {why}")
-            _delete(kube, name, place.uid)
+            kube.delete_pod(name, place.uid, force=True)
 
 
 def _proof(kube: Kube, place: Place, machine: Machine | None) -> str:
@@ -61,12 +61,3 @@ def _proof(kube: Kube, place: Place, machine: Machine | None) -> str:
             return "Kubernetes has no such Node any more"
         raise
     return ""
-
-
-def _delete(kube: Kube, name: str, uid: str) -> None:
-    try:
-        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
-        kube.send("DELETE", f"{kube.path('pods')}/{name}", options)
-    except KubeError as error:
-        if error.status not in {http.client.NOT_FOUND, http.client.CONFLICT}:
-            raise

@@ -54,6 +54,16 @@ def test_a_list_of_several_pages_is_whole(api: FakeKubernetes, kube: Kube) -> No
     assert len(api.questions) == 3
 
 
+def test_a_pod_is_deleted_and_never_a_later_one_of_its_name(api: FakeKubernetes, kube: Kube) -> None:
+    api.put(PODS, "pod-0")
+    (pod,) = kube.list_pods()
+    kube.delete_pod("pod-0", "the uid of the one before", force=True)
+    assert kube.list_pods() == [pod]
+    for _ in range(2):  # what is gone already is no failure
+        kube.delete_pod("pod-0", pod["metadata"]["uid"])
+    assert kube.list_pods() == []
+
+
 def test_a_watch_notices_when_the_other_end_is_lost(api: FakeKubernetes, kube: Kube) -> None:
     """Else its copy would be minutes old. Nobody tells it: the kernel has to ask (timer 02 of proc_net_tcp.rst)."""
     version = kube.list_all(CONFIG_MAPS)[1]

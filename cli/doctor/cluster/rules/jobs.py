@@ -63,7 +63,7 @@ def _no_nodes(cluster: Snapshot) -> Iterator[Finding]:
                 waiting[name].append(job.id)
     for name, ids in waiting.items():
         nodes = [node for node in cluster.nodes if name in node.partitions]
-        open_ = [node for node in nodes if not node.gets_no_jobs and "NOT_RESPONDING" not in node.states]
+        open_ = [node for node in nodes if not node.gets_no_jobs and not node.is_silent]
         if cluster.knows("slurm", "nodes") and not cluster.slurmctld and not open_:
             cause = f"{len(ids)} jobs wait in partition {name}, and none of its {len(nodes)} nodes takes jobs"
             mend = cluster.slurm(f"sinfo --partition={name} --list-reasons")

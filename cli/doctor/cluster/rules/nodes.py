@@ -112,7 +112,7 @@ def _node(cluster: Snapshot, node: SlurmNode) -> Iterator[Finding]:
     checked = node_of(Record(**vars(node)), cluster.now)
     failing = [found for found in checked.findings if _fails(found)] if checked.fresh else []
     seen = [f"{node.state}; {node.reason or 'no reason given'}"]
-    if "NOT_RESPONDING" in node.states or "Not responding" in node.reason:
+    if node.is_silent or "Not responding" in node.reason:
         diagnosis = _unheard(cluster, node, pod)
     elif node.gets_no_jobs:
         diagnosis = _closed(cluster, node, checked.drained_for)

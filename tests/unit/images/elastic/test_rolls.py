@@ -36,7 +36,7 @@ def decided(
 ) -> tuple[list[str], list[str], list[str]]:
     plan = Plan()
     roll(plan, View(pools={}, nodes=nodes, pods=pods, now=0.0, ends=ends), pool)
-    found = (plan.update.get(("drain", ROLLS), []), plan.update.get(("resume", ""), []), [*plan.end])
+    found = (plan.todo.get(("drain", ROLLS), []), plan.todo.get(("resume", ""), []), [*plan.end])
     return tuple([name.removeprefix("cpu-") for name in names] for names in found)  # type: ignore[return-value]
 
 

@@ -15,12 +15,12 @@ import pytest
 from images.common.command import Result
 from images.common.kubernetes import KubeError
 from images.common.slurm_node import ROLLS, STAYS_LEAVING, ControllerUnreachableError
-from images.elastic.decide import STUCK_SECONDS
 from images.elastic.nodes import AT_ONCE, Nodes, Pods
 from images.elastic.program import (
     QUICK_SECONDS,
     ROLLING_SECONDS,
     USUAL_SECONDS,
+    Ready,
     Rounds,
 )
 from images.elastic.rolls import FixedPool
@@ -69,8 +69,8 @@ class Kubernetes:
         self.commands.append(f"pods of {', '.join(names)}")
         return self.why
 
-    def end(self, pods: Collection[Pod]) -> str:
-        self.commands.append(f"end of {', '.join(pod.name for pod in pods)}")
+    def end(self, pods: Collection[str]) -> str:
+        self.commands.append(f"end of {', '.join(pods)}")
         return ""
 
 
@@ -87,7 +87,7 @@ class World:
         elastic, fixed = ({"gpu": pool}, {}) if isinstance(pool, Pool) else ({}, {"cpu": pool, "others": None})
         self.rounds = Rounds(
             **given, pools=lambda: elastic, sets=lambda: fixed, there=lambda: self.kubernetes.pods,
-            synced=lambda: self.synced, elastic=isinstance(pool, Pool), log=self.log.append,
+            synced=lambda: self.synced, log=self.log.append, ready=Ready(lambda: None),
             now=lambda: 2e9 - self.kubernetes.clock[0], steady=lambda: self.kubernetes.clock[0],
         )  # fmt: skip
 
@@ -166,12 +166,14 @@ def test_what_slurm_refuses_is_no_reason_to_hurry() -> None:
 
 def test_where_the_api_server_does_not_answer_no_more_pods_are_ended() -> None:
     """Each of a hundred would wait for as long; where it refuses one, the others may go."""
-    kube = Mock(**{"path.return_value": "pods"})
+    kube = Mock()
     for status, most in ((None, AT_ONCE), (403, 100)):
-        kube.send = Mock(side_effect=KubeError("timed out", status))
-        said = Pods(kube, lambda _: None).end([Pod(name=f"gpu-{number}", pool="gpu") for number in range(100)])
-        assert (kube.send.call_count <= most, bool(said)) == (True, status is None)
-    assert kube.send.call_count == 100
+        kube.delete_pod = Mock(side_effect=KubeError("timed out", status))
+        said = Pods(kube, lambda _: None).end(
+            {f"gpu-{number}": Pod(name=f"gpu-{number}", pool="gpu") for number in range(100)}
+        )
+        assert (kube.delete_pod.call_count <= most, bool(said)) == (True, status is None)
+    assert kube.delete_pod.call_count == 100
 
 
 def test_records_of_older_resources_are_made_anew_in_the_same_look_half_of_them_at_a_time() -> None:
@@ -189,11 +191,9 @@ def test_nodes_are_held_back_before_pods_are_made_and_only_those_that_no_job_has
     names = [f"gpu-{number}" for number in range(3)]
     before = [node(name, AWAITED if name == "gpu-0" else OFF) for name in names]
     meanwhile = [node(name, OFF if name == "gpu-2" else AWAITED) for name in names]
-    world = World([node(name, OFF) for name in names], before, meanwhile, pool=replace(POOL, most=3))
+    world = World(before, meanwhile, pool=replace(POOL, most=3))
     for name in ("gpu-1", "gpu-2"):
         world.kubernetes.pods[name] = Pod(name=name, pool="gpu", digest="new", is_leaving=True)  # for long
-    assert world.done() == [], "they had jobs until just now"
-    world.kubernetes.clock[0] -= STUCK_SECONDS  # forward on the clock of the wall
     assert world.done() == [f"update nodename=gpu-2 state=drain reason={STAYS_LEAVING}", "pods of gpu-0"]
 
 

@@ -19,8 +19,9 @@ OFF = Node(name="gpu-0", states=frozenset({"IDLE", "CLOUD", "POWERED_DOWN"}))
 
 
 @pytest.fixture
-def ready() -> Ready:
-    ready = Ready()
+def ready(looks: list[None], monkeypatch: pytest.MonkeyPatch) -> Ready:
+    monkeypatch.setattr(program, "MOST_WAITING", 2)
+    ready = Ready(lambda: looks.append(None))
     ready.put({"gpu-0": AWAITED})
     return ready
 
@@ -32,9 +33,8 @@ def looks() -> list[None]:
 
 
 @pytest.fixture
-def port(ready: Ready, looks: list[None], monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    monkeypatch.setattr(program, "MOST_WAITING", 2)
-    running = start_server(program.answers(ready, lambda: looks.append(None)), port=0)
+def port(ready: Ready) -> Iterator[int]:
+    running = start_server(ready.answer, port=0)
     yield int(running.server_address[1])
     running.shutdown()
     running.server_close()

@@ -39,12 +39,12 @@ def drained(there: Mapping[str, Node], closed: Closed) -> dict[str, Node]:
 
 def test_where_no_node_has_come_the_pool_waits_longer_and_longer_and_a_restart_forgets_nothing() -> None:
     there = nodes(LATE, OFF)
-    first = looks(Starts(NOON), (0, nodes(COMING, OFF)), (60, there))
+    first = looks(Starts(), (0, nodes(COMING, OFF)), (60, there))
     assert (
         first.pool == "slurmstack/elastic: no capacity, 1 in vain, again at 2027-01-15T08:01:30Z: gpu-0: it has no pod"
     )
     assert first.nodes == {"gpu-0": first.pool}
-    waits, again = drained(there, first), Starts(NOON + 70)
+    waits, again = drained(there, first), Starts()
     assert looks(again, (89, waits)).pool == first.pool
     assert looks(again, (90, waits)) == Closed()
     assert "2 in vain, again at 2027-01-15T08:03:40Z" in looks(again, (160, there)).pool
@@ -52,7 +52,7 @@ def test_where_no_node_has_come_the_pool_waits_longer_and_longer_and_a_restart_f
 
 def test_a_late_node_of_a_pool_whose_others_come_waits_alone() -> None:
     """A busy pool with constant good starts and one late node now and then was set aside after the tenth."""
-    starts = Starts(NOON)
+    starts = Starts()
     for number in range(2 * MOST_FAILURES):
         at = 1200 * number
         found = looks(
@@ -70,7 +70,7 @@ def test_a_late_node_of_a_pool_whose_others_come_waits_alone() -> None:
 
 def test_a_late_node_waits_for_its_time_though_others_come() -> None:
     """N - 1 machines for a job of N nodes were started and given back all the time."""
-    starts = Starts(NOON)
+    starts = Starts()
     found = looks(starts, (0, nodes(COMING, COMING)), (30, nodes(BUSY, COMING)), (60, nodes(UP, LATE)))
     waits = drained(nodes(UP, LATE), found)
     waits["gpu-0"] = nodes(COMING)["gpu-0"]
@@ -82,7 +82,7 @@ def test_a_late_node_waits_for_its_time_though_others_come() -> None:
 
 
 def test_failures_are_forgotten_when_all_that_was_wanted_has_come() -> None:
-    starts = Starts(NOON)
+    starts = Starts()
 
     def tries(at: float) -> str:
         return looks(starts, (at, nodes(COMING, OFF)), (at + 60, nodes(LATE, OFF))).pool
@@ -95,7 +95,7 @@ def test_failures_are_forgotten_when_all_that_was_wanted_has_come() -> None:
 
 
 def test_a_node_that_comes_ends_all_pauses_and_lets_failures_be_forgotten() -> None:
-    starts, there = Starts(NOON), nodes(LATE, COMING, OFF)
+    starts, there = Starts(), nodes(LATE, COMING, OFF)
     first = looks(starts, (0, nodes(COMING, COMING, OFF)), (60, there))
     assert first.pool
     waits = drained(there, first)
@@ -107,7 +107,7 @@ def test_a_node_that_comes_ends_all_pauses_and_lets_failures_be_forgotten() -> N
 
 
 def test_after_many_failures_in_a_row_it_is_set_aside_until_somebody_resumes_its_nodes() -> None:
-    starts = Starts(NOON)
+    starts = Starts()
     for tries in range(MOST_FAILURES):
         found = looks(starts, (1000 * tries, nodes(COMING, OFF)), (1000 * tries + 60, nodes(LATE, OFF)))
     assert found.pool.startswith(
@@ -120,7 +120,7 @@ def test_after_many_failures_in_a_row_it_is_set_aside_until_somebody_resumes_its
 
 
 def test_nodes_that_were_started_before_a_pause_and_fail_in_it_are_no_further_try() -> None:
-    starts = Starts(NOON)
+    starts = Starts()
     there = nodes(LATE, COMING)
     first = looks(starts, (0, nodes(COMING, COMING)), (60, there))
     both = {**drained(there, first), "gpu-1": nodes(OFF, LATE)["gpu-1"]}
@@ -130,7 +130,7 @@ def test_nodes_that_were_started_before_a_pause_and_fail_in_it_are_no_further_tr
 def test_the_true_reason_is_told() -> None:
     def why(**pod: object) -> str:
         seen = Pod(**{"name": "gpu-0", "pool": "gpu", **pod})  # type: ignore[arg-type]
-        found = looks(Starts(NOON), (0, nodes(COMING)), (60, nodes(LATE)), pods=[seen])
+        found = looks(Starts(), (0, nodes(COMING)), (60, nodes(LATE)), pods=[seen])
         kind, _, said = found.nodes["gpu-0"].removeprefix("slurmstack/elastic: ").partition("Z: ")
         return f"{kind.partition(',')[0]}; {said}"
 
@@ -142,7 +142,7 @@ def test_the_true_reason_is_told() -> None:
 
 def test_nodes_that_came_for_a_job_whose_others_did_not_are_given_back_as_long_as_those_wait() -> None:
     """But none that was there before. Those of a job that has had all of its nodes are nobody's surplus."""
-    starts = Starts(NOON)
+    starts = Starts()
     came, there = nodes(COMING, BUSY, UP), nodes(LATE, UP, UP)
     found = looks(starts, (0, nodes(OFF, OFF, COMING)), (5, nodes(COMING, COMING, UP)), (30, came), (60, there))
     assert found.surplus == {"gpu-1"}
@@ -156,7 +156,7 @@ def test_nodes_that_came_for_a_job_whose_others_did_not_are_given_back_as_long_a
 
 def test_a_node_that_is_drained_with_its_pool_and_did_not_fail_makes_nobody_s_nodes_surplus() -> None:
     """It was started last week: all that came since then were given back in each pause."""
-    starts = Starts(NOON)
+    starts = Starts()
     looks(starts, (0, nodes(COMING, OFF, OFF)), (5, nodes(UP, COMING, OFF)), (10, nodes(OFF, UP, OFF)))
     found = looks(starts, (900, nodes(OFF, UP, COMING)), (960, nodes(OFF, UP, LATE)))
     assert found.pool
@@ -167,14 +167,16 @@ def test_a_node_that_is_drained_with_its_pool_and_did_not_fail_makes_nobody_s_no
 
 def test_what_somebody_has_drained_is_drained_again_when_slurm_has_lifted_that() -> None:
     """While it was coming, or while it waited to go down. What Slurm or we had to say before is nobody's drain."""
-    coming = nodes((LATE, f"bad fan : {TOO_LATE}"), OFF)
-    found = looks(Starts(NOON), (0, coming))
+    coming, late = nodes((f"{COMING}+DRAIN", "bad fan"), OFF), nodes((LATE, f"bad fan : {TOO_LATE}"), OFF)
+    found = looks(Starts(), (0, nodes(COMING, OFF)), (5, coming), (60, late))
     assert (found.nodes, found.pool) == ({"gpu-0": "bad fan"}, "")
-    ours = looks(Starts(NOON), (0, nodes((LATE, f"slurmstack/elastic: gets a new pod : {TOO_LATE}"))))
+    resumed = looks(Starts(), (5, coming), (9, nodes(COMING, OFF)), (60, late))
+    assert resumed.nodes == {"gpu-0": resumed.pool}
+    ours = looks(Starts(), (0, nodes((LATE, f"slurmstack/elastic: gets a new pod : {TOO_LATE}"))))
     assert ours.nodes == {"gpu-0": ours.pool}
 
     going, own = f"{BUSY}+DRAIN+POWER_DOWN", "slurmstack/elastic: gets a new pod"
     down = ((0, nodes((going, own))), (5, nodes((going, "health/gpu: lost"))), (9, nodes(f"{UP}+POWERING_DOWN")))
-    assert looks(Starts(NOON), *down, (20, nodes(OFF))).nodes == {"gpu-0": "health/gpu: lost"}
+    assert looks(Starts(), *down, (20, nodes(OFF))).nodes == {"gpu-0": "health/gpu: lost"}
     let_go = ((0, nodes((f"{UP}+DRAIN", "a fan"))), (5, nodes((f"{UP}+DRAIN+POWER_DOWN", "a fan"))), (20, nodes(OFF)))
-    assert not looks(Starts(NOON), *let_go).nodes, "who has drained it has powered it down himself"
+    assert not looks(Starts(), *let_go).nodes, "who has drained it has powered it down himself"

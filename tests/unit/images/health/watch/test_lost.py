@@ -25,22 +25,22 @@ def deleted(*taints: str, ready: str | None = "Unknown", really_gone: bool = Tru
     well = {"metadata": {}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
     nodes = Followed({"m-1": machine_of(well), **({} if ready is None else {"m-0": machine_of(silent)})})
     there.synced = synced
-    kube = Mock(**{"path.return_value": "pods"})
+    kube = Mock()
     if really_gone:
         kube.get.side_effect = KubeError("GET: 404", 404)
     end_lost(kube, Machines(pods=there, nodes=nodes), lambda _: None)
-    assert all(call.args[2]["preconditions"] == {"uid": "u"} for call in kube.send.call_args_list)
-    return [call.args[1] for call in kube.send.call_args_list]
+    assert all(call.args[1] == "u" and call.kwargs["force"] for call in kube.delete_pod.call_args_list)
+    return [call.args[0] for call in kube.delete_pod.call_args_list]
 
 
 @pytest.mark.parametrize("taint", [SHUTDOWN, OUT])
 def test_somebody_vouches_for_it_by_a_taint(taint: str) -> None:
-    assert deleted("node.kubernetes.io/unreachable", taint) == ["pods/controller-0"]
+    assert deleted("node.kubernetes.io/unreachable", taint) == ["controller-0"]
     assert deleted(taint, ready="True") == [], "it runs again"
 
 
 def test_kubernetes_has_no_such_node_any_more_by_a_question_of_now() -> None:
-    assert deleted(ready=None) == ["pods/controller-0"]
+    assert deleted(ready=None) == ["controller-0"]
     assert deleted(ready=None, really_gone=False) == [], "it came after the copy was made"
 
 
@@ -54,4 +54,4 @@ def test_nothing_is_done_by_an_old_copy_or_without_an_answer() -> None:
     kube.get.side_effect = KubeError("no answer")
     with pytest.raises(KubeError):
         end_lost(kube, Machines(pods=Followed({"c": Place(node="m")}), nodes=Followed({})), lambda _: None)
-    kube.send.assert_not_called()
+    kube.delete_pod.assert_not_called()
