@@ -11,7 +11,7 @@ import pulumi_kubernetes as k8s
 
 from components.clouds.base import Placement
 from components.configuration import Configuration
-from components.elastic_admission import digest_of
+from components.elastic_admission import digest_of, hold_to_template
 from components.health import Health
 from components.jail import Mount, container_mounts, mount_volumes, mounts_env
 from components.kit import pods, volumes, workloads
@@ -108,10 +108,10 @@ class WorkerPool(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: WorkerPoolArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("slurmstack:index:WorkerPool", name, None, apart(opts))
-        after = [*args.placement.machines, *([args.scope.tried] if args.scope.tried else [])]
+        self._after = [*args.placement.machines, *([args.scope.tried] if args.scope.tried else [])]
         self._opts = pulumi.ResourceOptions(
             parent=self,
-            depends_on=after,
+            depends_on=self._after,
             custom_timeouts=pulumi.CustomTimeouts(delete=f"{args.pool.drain_timeout + 2 * GRACE_SECONDS}s"),
         )
         made = self._create(name, args)
@@ -128,7 +128,11 @@ class WorkerPool(pulumi.ComponentResource):
         metadata = args.scope.metadata(args.name, WORKER, pool=args.name)
         metadata.annotations = {**kind, MAX_UNAVAILABLE: str(args.scope.config.rolling.max_unavailable), **deletion}
         if pool.is_elastic:
-            return k8s.core.v1.PodTemplate(f"{name}-template", metadata=metadata, template=template, opts=self._opts)
+            opts = self._opts
+            if args.scope.config.cluster.admission_policy:
+                bounds = hold_to_template(name, args.scope, args.name, template, self._after)
+                opts = opts.merge(pulumi.ResourceOptions(depends_on=[bounds]))
+            return k8s.core.v1.PodTemplate(f"{name}-template", metadata=metadata, template=template, opts=opts)
         selector = args.scope.label_selector(WORKER, pool=args.name)
         return workloads.stateful_set(name, metadata, selector, template, self._opts, replicas=pool.least, rolled=True)
 

@@ -188,7 +188,6 @@ NO_POD_OF_THE_POOL: dict[str, Callable[[Any], Any]] = {
     "no label of a pool": lambda pod: pod["metadata"]["labels"].pop("slurmstack/pool"),
     "a pool that is none": labelled({"slurmstack/pool": "other"}),
     "another pool": labelled({"slurmstack/pool": "far"}),
-    "no label of a template": lambda pod: pod["metadata"]["labels"].pop("slurmstack/template"),
     "another component": labelled({"app.kubernetes.io/component": "database"}),
     "another name": lambda pod: pod["metadata"].update(name="database-0"),
     "another host": spec(hostname="controller-0"),

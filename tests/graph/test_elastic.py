@@ -7,10 +7,10 @@ from typing import Any
 from cli.change.change import compare, of_recording
 from cli.program.recording import Recording
 from images.common.slurm_node import NodeConf
-from images.elastic.nodes import SUBDOMAIN, manifest
+from images.elastic.nodes import SUBDOMAIN
 from images.elastic.program import PORT
 from images.elastic.view import SETTINGS, TEMPLATE, Pool, pool_of
-from slurm.names import ELASTIC_PORT, ELASTIC_SETTINGS, ELASTIC_TEMPLATE, NODES_SERVICE, POOL_LABEL
+from slurm.names import ELASTIC_PORT, ELASTIC_SETTINGS, ELASTIC_TEMPLATE, NODES_SERVICE
 from tests.graph import objects as graph
 from tests.graph.objects import ELASTIC, environment, inputs, objects, pod
 
@@ -75,29 +75,37 @@ def test_who_may_make_pods_is_in_a_pod_of_its_own_and_may_nothing_else() -> None
 
 
 POLICIES = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+EVERY_KIND_OF_VOLUME = {
+    "resources__gpus": {"count": 8, "job_files": True},
+    "scratch": {"size": "1Ti", "host_path": "/mnt/nvme"},
+}
 
 
-def test_the_api_server_is_told_which_pods_it_may_make_and_to_ask_nobody_else() -> None:
+def test_the_api_server_is_told_which_pods_it_may_make_before_the_template_says_so() -> None:
     """That it is held to them: tests/e2e/test_elastic.py."""
-    elastic = recorded(ELASTIC)
-    policies, bindings = ({name: item["spec"] for name, item in objects(elastic, kind).items()} for kind in POLICIES)
-    theirs = "request.userInfo.username == 'system:serviceaccount:slurm:elastic'"
-    assert policies.keys() == {"slurm-elastic", "slurm.elastic"}
-    assert [[one["expression"] for one in policy["matchConditions"]] for policy in policies.values()] == [[theirs]] * 2
-    assert bindings.keys() == {"slurm-elastic", "slurm.elastic.gpu"}
-    here = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "slurm"}}}
-    assert [one["validationActions"] for one in bindings.values()] == [["Deny"]] * 2
-    assert bindings["slurm-elastic"]["matchResources"] == here
-    of_pool = bindings["slurm.elastic.gpu"]
-    assert (of_pool["policyName"], policies["slurm.elastic"]["paramKind"]["kind"]) == ("slurm.elastic", "PodTemplate")
-    assert of_pool["paramRef"] == {"name": "gpu", "parameterNotFoundAction": "Deny"}
-    # Where the template is not there Kubernetes refuses all pods that match, whoever makes them.
-    selector = of_pool["matchResources"].pop("objectSelector")
-    assert of_pool["matchResources"] == here
-    assert selector["matchLabels"] == {POOL_LABEL: "gpu"}
-    assert selector["matchExpressions"] == [{"key": TEMPLATE, "operator": "Exists"}]
-    assert TEMPLATE in manifest(pool_in(elastic), "gpu-0")["metadata"]["labels"]
-    assert TEMPLATE not in objects(recorded(2), "StatefulSet")["gpu"]["spec"]["template"]["metadata"]["labels"]
+    elastic = recorded(ELASTIC, **EVERY_KIND_OF_VOLUME)
+    policies, bindings = (objects(elastic, kind) for kind in POLICIES)
+    assert policies.keys() == bindings.keys() == {"slurm-elastic", "slurm-elastic.gpu"}
+    for name, binding in bindings.items():
+        here = {"kubernetes.io/metadata.name": "slurm"}
+        assert binding["spec"]["matchResources"] == {"namespaceSelector": {"matchLabels": here}}
+        assert (binding["spec"]["policyName"], binding["spec"]["validationActions"]) == (name, ["Deny"])
+    (wanted,) = policies["slurm-elastic.gpu"]["spec"]["variables"]
+    told = eval(wanted["expression"], {"dyn": lambda value: value, "true": True, "false": False})
+    template = objects(elastic, "PodTemplate")["gpu"]["template"]
+    assert told.pop("labels") == template["metadata"]["labels"]
+    assert told.pop("serviceAccountName") == "default"
+    spec = template["spec"]
+    for volume in spec["volumes"]:  # which the API server adds
+        volume.get("configMap", {})["defaultMode"] = 0o644
+    (pod_name,) = [one for one in spec["containers"][0]["env"] if one["name"] == "POD_NAME"]
+    pod_name["valueFrom"]["fieldRef"]["apiVersion"] = "v1"
+    assert told == spec | {"containers": [*spec["initContainers"], *spec["containers"]]}
+
+    known = {item.name: item for item in elastic}
+    assert known["slurm-pool-gpu-binding"].urn in known["slurm-pool-gpu-template"].dependencies
+    for name in ("slurm-pool-gpu-policy", "slurm-pool-gpu-template"):
+        assert known["slurm-images-job"].urn in known[name].dependencies, "it would be refused until that has ended"
 
 
 def test_no_policy_is_made_where_none_is_wanted_or_needed() -> None:
