@@ -194,9 +194,18 @@ def _put_option(place: tuple[str, str], parameter: Parameter, draft: Draft) -> N
     elif field.startswith(("allow", "deny")):
         draft.put((*place, field), [part for part in parameter.value.split(",") if part], parameter)
     elif field == "preempt_mode":
-        draft.put((*place, field), parameter.value.lower().replace("gang", "").strip(","), parameter)
+        draft.put((*place, field), _without_gang(parameter, draft), parameter)
     else:
         draft.put((*place, field), plain(parameter.value) if field == "priority_tier" else parameter.value, parameter)
+
+
+def _without_gang(parameter: Parameter, draft: Draft) -> str:
+    """The mode; GANG comes with SUSPEND by itself."""
+    modes = parameter.value.lower().split(",")
+    mode = ",".join(mode for mode in modes if mode != "gang")
+    if "gang" in modes and mode != "suspend":
+        draft.leave(parameter, "GANG: jobs take turns with preemption.mode suspend alone")
+    return mode
 
 
 def _last_settings(lines: Iterable[Line], draft: Draft) -> Line:
@@ -243,7 +252,8 @@ def _put_setting(key: str, parameter: Parameter, draft: Draft) -> None:
         draft.leave(parameter, _LEFT[key])
     elif key in _SECTIONS:
         path, values = _SECTIONS[key]
-        draft.put(path, values.get(parameter.value.lower().removesuffix(",gang"), parameter.value), parameter)
+        value = _without_gang(parameter, draft) if key == "preemptmode" else parameter.value.lower()
+        draft.put(path, values.get(value, parameter.value), parameter)
     elif key == "licenses":
         for name, _, count in (part.replace("*", ":").partition(":") for part in parameter.value.split(",")):
             draft.put(("licenses", name), plain(count or "1"), parameter)

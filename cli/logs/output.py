@@ -33,7 +33,7 @@ def errors_in_output(kubectl: Kubectl, namespace: str, known: KnownJob) -> tuple
         return ()
     batch = f"{run['JobIDRaw']}.batch"
     node = next((step["NodeList"] for step in reversed(known.runs) if step["JobIDRaw"] == batch), "")
-    asked = [*sacct(_FIELDS), "--allocations", "--expand-patterns", f"--jobs={run['JobIDRaw']}"]
+    asked = [*sacct(_FIELDS), "--allocations", "--expand-patterns", f"--jobs={run['JobID']}"]
     answer = in_controller(kubectl, namespace, *asked, seconds=_SECONDS).stdout.partition("\n")[0].split(DELIMITER)
     path = (answer[2] or answer[3]) if len(answer) == len(_FIELDS) else ""  # a part of it, if it has line breaks
     if not node or not path or int(answer[0]) == 0:

@@ -132,7 +132,7 @@ _COLUMNS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "start": ("StartTime", moment),
     "end": ("EndTime", moment),
     "used": ("TimeUsed", _span),
-    "left": ("TimeLeft", _span),
+    "left": ("TimeLeft", lambda text: 0 if text == "INVALID" else _span(text)),  # past its limit
     "limit": ("TimeLimit", _span),
 }
 """Field of a job -> column of squeue's `--Format`, and how that is read."""

@@ -226,6 +226,6 @@ def _take_out(plan: Plan, view: View, node: Node) -> None:
             if node.has_nothing and not node.is_drained:  # a job that asks for it by name may keep its record
                 plan.add(node.name, "drain", LEAVES)
     elif pod is None:
-        plan.add(node.name, "power_down" if node.is_down or node.is_coming else "down", GONE)
+        plan.add(node.name, "power_down" if node.is_down or (node.is_coming and node.is_idle) else "down", GONE)
     elif not node.goes_down:
         plan.add(node.name, "power_down_asap", LEAVES)

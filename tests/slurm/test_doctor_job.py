@@ -188,6 +188,12 @@ def test_of_other_output_no_more_than_the_place_is_told(cluster: SlurmSandbox) -
     assert "secret" not in explained(cluster, job)
 
 
+def test_of_an_array_it_is_the_tasks_own_output(cluster: SlurmSandbox) -> None:
+    """The last task has the array's number."""
+    job = alices(cluster, "#!/bin/sh\nexit 3", "--array=0-1%1")
+    await_words(cluster, f"{job}_1", f"its output is in /tmp/slurm-{job}_1.out")
+
+
 def hold(cluster: SlurmSandbox, node: str, seconds: float) -> None:
     """For so long slurmd reads nothing, and what is sent to it grows old: as where clocks differ by minutes."""
     slurmd = cluster.pods[node].processes[-1]

@@ -154,6 +154,7 @@ def test_what_squeue_prints_is_understood() -> None:
     runs = read(NodeList="gpu-[2,7]", TimeLeft="29:57", TimeLimit="30:00")
     assert (runs.waits, runs.nodes, runs.left, runs.limit) == (False, ("gpu-2", "gpu-7"), 1797, 1800)
     assert (runs.reason, runs.eligible) == ("", None)
+    assert read(TimeLeft="INVALID", TimeLimit="1:00").left == 0, "it is past its limit"
 
 
 @pytest.mark.parametrize(

@@ -92,8 +92,9 @@ _ENDS: tuple[tuple[str, str], ...] = (
     (r"FAILED 0:53", "its script never ran: its output file or its directory could not be opened"),
     # An exit status has seven bits of Slurm's error 4007.
     (r"FAILED (0:39|167:0)", "srun could not start it: by its node's clock its credential had expired"),
-    (r"FAILED 12[67]:0", "a command was not found, or could not be executed"),
+    (r"FAILED 12[67]:0", "a command was not found, or could not be executed (or its exit status was 254 or 255)"),
     (r"FAILED 0:([1-9]\d*)", "signal {0} ended its script"),
+    (r"FAILED ([4-9]|1[15]):0", "its script ended with exit status {0}, or 128 more: signal {0} ended a program of it"),
     (r"FAILED (\d+):0", "its script ended with exit status {0}"),
     (r"OUT_OF_ME\w* .*", "the kernel ended it, as it took more memory than it had asked for (--mem)"),
     (r"TIMEOUT .*", "its time limit was reached (--time)"),
@@ -101,7 +102,10 @@ _ENDS: tuple[tuple[str, str], ...] = (
     (r"CANCELLED by (\d+) .*", "the user with the number {0} cancelled it"),
     (r"PREEMPTED .*", "a job of higher rank took its place"),
 )
-"""State and exit status as sacct has them, and what they mean. A job without a reason here is told as Slurm has it."""
+"""State and exit status as sacct has them, with seven bits of it, and what they mean.
+
+A job without a reason here is told as Slurm has it.
+"""
 
 
 def _why(state: str, code: str) -> str:

@@ -135,7 +135,8 @@ def _pod(cluster: Snapshot, pod: Pod) -> Iterator[Finding]:
     elif found := _not_well(cluster, pod):
         severity = "warning" if pod.ready else "error"
         cause, evidence, mend = found
-        if not (pod.component == CONTROLLER and (cluster.pod(CONTROLLER_HOST) or pod).ready):
+        # An image is missing for itself.
+        if not (_PUSH in mend or (pod.component == CONTROLLER and (cluster.pod(CONTROLLER_HOST) or pod).ready)):
             after += _WAITS.get(pod.component, ())
     else:
         return

@@ -99,6 +99,7 @@ TOLD: dict[str, dict[tuple[str, str], str]] = {
     "preempting": {
         ("slurm.conf:7", "JobSubmitPlugins"): "slurmstack:job_submit",
         ("slurm.conf:11", "Default"): "the last one is",
+        ("slurm.conf:11", "PreemptMode"): "GANG",
         ("slurm.conf:12", "QOS"): "not a QOS",
     },
     "laptop": {("slurm.conf:3", "NodeName"): "localhost has 1Gi"},

@@ -166,6 +166,8 @@ def test_all_of_a_pool_that_is_gone_leave_and_nobody_else_does() -> None:
     assert fixed is not None
     gone = dataclasses.replace(view, pools={}, nodes={**view.nodes, "cpu-0": fixed})
     assert done(gone) == ["delete gpu-0", f"drain gpu-0: {LEAVES}", f"power_down_asap gpu-1: {LEAVES}"]
+    # A pod that has not come yet goes at once, with its template: its job has to be given back.
+    assert done(dataclasses.replace(seen(COMING), pools={})) == [f"down gpu-0: {GONE}"]
 
 
 def test_as_many_as_are_kept_are_powered_up_but_none_that_is_asked_for_already_or_drained() -> None:

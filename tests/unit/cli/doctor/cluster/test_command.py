@@ -158,6 +158,12 @@ ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
              lambda c: c.refused.update(logs="no answer within 5 s")),
         [("job 12", 1, "its node was lost"), ("job 12", 1, "the log of default-0/slurmd: no answer within 5 s")],
     ),
+    "a job whose exit status sacct has cut": (
+        lambda c: c.past("12", "FAILED", code="127:0"), [("job 12", 1, "254 or 255")]
+    ),
+    "a job of which a signal ended a program": (
+        lambda c: c.past("12", "FAILED", code="9:0"), [("job 12", 1, "exit status 9, or 128 more: signal 9 ended")]
+    ),
     "a job that memory ended": (
         lambda c: c.past("12", "OUT_OF_MEMORY", code="0:125"), [("job 12", 1, "it took more memory than it had asked")]
     ),

@@ -32,6 +32,7 @@ from tests.unit.cli.doctor.cluster.situations import (
     no_slurmd,
     populating,
     queued,
+    restarts,
     slurm_says,
     unplaced,
 )
@@ -159,6 +160,11 @@ def test_a_jail_for_which_nobody_waits_any_more_is_whole() -> None:
     populating(None)(cluster)
     cluster.thing("Pod", "login-0")["status"] = deepcopy(cluster.thing("Pod", "login-1")["status"])
     assert not diagnose(cluster.look())
+
+
+def test_an_image_that_is_not_there_does_not_follow_from_anything() -> None:
+    found = said_of(restarts("controller-0"), lambda c: c.waiting("default-1", "ImagePullBackOff"))
+    assert {"pod controller-0", "pod default-1"} <= {item.about for item in found}
 
 
 def test_many_jobs_with_one_reason_are_one_finding() -> None:
