@@ -116,12 +116,16 @@ class StandbySandbox(SlurmSandbox):
     def make_whole(self) -> None:
         """Whatever was ended runs again, as its StatefulSet and kubelet would have it; returns when one waits."""
         for name in PODS:
-            if not self.pods[name].pid:
+            pod = self.pods[name]
+            if not pod.pid:
                 self.remove_pod(name)
                 self.start_one(name)
-            self.signal_all(self.pods[name], signal.SIGCONT)
-            if not self.runs("standby", self.pods[name]):
-                self.start_standby(self.pods[name])
+                continue
+            self.signal_all(pod, signal.SIGCONT)
+            if not self.runs("standby", pod):
+                self.start_standby(pod)
+            if not self.runs("config-agent", pod):
+                pod.start_program("config-agent", NO_API_SERVER)
         wait_until(lambda: "is UP" in self.run("scontrol ping").stdout and self.stands_by(self.other), self.logs)
 
     def signal_all(self, pod: Pod, number: signal.Signals) -> None:
