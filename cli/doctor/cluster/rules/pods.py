@@ -105,7 +105,15 @@ def _not_made(cluster: Snapshot, owner: Object) -> Iterator[Finding]:
     weight = len(missing) * (10 if name == CONTROLLER else 1)
     lasts = any(text.startswith("FailedCreate") for text in cluster.warned(owner, for_seconds=SETTLING))
     severity: Severity = "note" if is_changing(cluster) and not lasts else "error"
+    if severity == "error" and all(_stands_by(cluster, pod) for pod in missing):
+        severity = "warning"
     yield Finding(about, severity, cause, cluster.kubectl(f"describe {kind.lower()} {name}"), warnings, after, weight)
+
+
+def _stands_by(cluster: Snapshot, pod: str) -> bool:
+    """Whether it is the one of two controllers that is not needed now."""
+    active = cluster.pod(cluster.active_controller)
+    return pod.startswith(f"{CONTROLLER}-") and active is not None and active.is_up and pod != active.name
 
 
 def _pod(cluster: Snapshot, pod: Pod) -> Iterator[Finding]:
@@ -135,14 +143,16 @@ def _pod(cluster: Snapshot, pod: Pod) -> Iterator[Finding]:
     elif found := _not_well(cluster, pod):
         severity = "warning" if pod.ready else "error"
         cause, evidence, mend = found
-        if not (pod.component == CONTROLLER and (cluster.pod(CONTROLLER_HOST) or pod).ready):
+        if _stands_by(cluster, pod.name):
+            severity = "warning"
+        if not (pod.component == CONTROLLER and (cluster.pod(cluster.active_controller) or pod).ready):
             after += _WAITS.get(pod.component, ())
     else:
         return
     if is_changing(cluster) and cluster.now - at(pod.item["metadata"].get("creationTimestamp")) < SETTLING:
         severity, after = "note", (*after, "apply")
     seen = (evidence,) if evidence else ()
-    weight = 20 if pod.name == CONTROLLER_HOST else 5 if pod.component not in {WORKER, "login"} else 1
+    weight = 20 if pod.name == cluster.active_controller else 5 if pod.component not in {WORKER, "login"} else 1
     yield Finding(f"pod {pod.name}", severity, f"pod {pod.name}{cause}", mend, seen, after, weight)
 
 
