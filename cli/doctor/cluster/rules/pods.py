@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from cli.change.lock import LEASE, has_died
-from cli.doctor.cluster.findings import Finding, Severity
+from cli.doctor.cluster.findings import SHOWN, Finding, Severity
 from cli.kubectl.client import is_true
 from cli.status.snapshot import Object, Pod, Snapshot, at, condition
 from slurm.names import CONTROLLER, CONTROLLER_HOST, WORKER
@@ -210,8 +210,13 @@ def _container(cluster: Snapshot, pod: Pod, item: Object) -> tuple[str, str, str
     often = recent and restarts >= (1 if pod.component == CONTROLLER else OFTEN)
     if why == "CrashLoopBackOff" or (code and often):
         last = f"the last with exit status {code} ({ended.get('reason', '')})"
-        return f"{who} restarts: {restarts} times, {last}", message, f"{logs} --previous"
+        return f"{who} restarts: {restarts} times, {last}", _last_lines(message), f"{logs} --previous"
     return None
+
+
+def _last_lines(log: str) -> str:
+    """What Kubernetes keeps of a log is longer than what is shown, and its end says why the program ended."""
+    return log if len(log) <= SHOWN else log[-SHOWN:].partition("\n")[2] or log[-SHOWN:]
 
 
 def state_of(container: Object) -> tuple[Object, Object]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from cli.doctor.cluster.findings import Finding, Severity
+from cli.doctor.cluster.findings import SHOWN, Finding, Severity
 from cli.doctor.cluster.rules import diagnose, diagnose_job
 from cli.doctor.cluster.rules.jobs import _TABLE, Kind, meaning
 from cli.status.snapshot import KnownJob, Snapshot
@@ -32,6 +32,7 @@ from tests.unit.cli.doctor.cluster.situations import (
     no_slurmd,
     populating,
     queued,
+    restarts,
     slurm_says,
     unplaced,
 )
@@ -95,6 +96,16 @@ def test_of_two_controllers_the_one_that_stands_by_may_be_missing_and_that_is_to
     assert cluster.look().active_controller == "controller-1"
     cluster.waiting("controller-1", "CrashLoopBackOff")
     assert diagnose(cluster.look())[0].severity == "error"
+
+
+def test_of_the_log_of_a_program_that_has_ended_its_end_is_shown() -> None:
+    def ended(cluster: RecordedCluster) -> None:
+        restarts("controller-0")(cluster)
+        last = cluster.thing("Pod", "controller-0")["status"]["containerStatuses"][0]["lastState"]["terminated"]
+        last["message"] = "slurmctld: JobId=7 accepted\n" * 70 + "standby: no longer active: another took over\n"
+
+    (found,) = said_of(ended)
+    assert any(len(seen) <= SHOWN and seen.rstrip().endswith("another took over") for seen in found.evidence)
 
 
 FINE: dict[str, Ill] = {
