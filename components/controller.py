@@ -14,7 +14,17 @@ from components.kit.context import LOST_AFTER, STARTING, Scope, apart, children_
 from components.kit.volumes import DataVolume
 from components.secrets import Secrets
 from config.sections.services import Controller as ControllerConfig
-from slurm.names import AGENT_PORT, CONFIG_MAP, CONTROLLER, CONTROLLER_HOST, SLURMCTLD_PORT, STATE_DIR
+from slurm.names import (
+    ACTIVE,
+    AGENT_PORT,
+    CONFIG_MAP,
+    CONTROLLER,
+    CONTROLLER_HOST,
+    SHARED_STATE,
+    SLURMCTLD_PORT,
+    STANDBY_PORT,
+    STATE_DIR,
+)
 
 LAST_JOB_SECONDS = 366 * 24 * 3600
 """How long the pod may take to end: where the whole cluster goes, slurmctld stays until the workers' last job has ended
@@ -42,6 +52,8 @@ class ControllerArgs:
 class Controller(pulumi.ComponentResource):
     """A StatefulSet of one pod with slurmctld and the configuration agent, its state claim and its Service.
 
+    With a standby it is of two, and the Service leads to the one that has given itself the label of the active one.
+
     The Service has an address of its own that survives the pod: with a headless one, clients kept the dead pod's
     address and `sbatch` took 20 s after a restart instead of 3 s (measured).
 
@@ -64,6 +76,8 @@ class Controller(pulumi.ComponentResource):
         self.account = self._create_account(name, args)
         self.service = self._create_service(name, args)
         self.stateful_set = self._create_stateful_set(name, args)
+        if controller.standby:
+            workloads.disruption_budget(name, args.scope, CONTROLLER, self._child)
         self.register_outputs({"service": self.service.metadata})
 
     def _create_account(self, name: str, args: ControllerArgs) -> k8s.core.v1.ServiceAccount:
@@ -78,6 +92,8 @@ class Controller(pulumi.ComponentResource):
             rbac.rule("statefulsets", "get", "list", group="apps"),
             rbac.rule("namespaces", "get", only=args.scope.name),
         ]
+        if args.controller.standby:  # for the label: what a pod runs cannot be changed but for its image
+            rules += [rbac.rule("pods", "patch", only=f"{CONTROLLER}-{ordinal}") for ordinal in range(2)]
         return rbac.account(name, args.scope, CONTROLLER, rules, self._child)
 
     def _create_service(self, name: str, args: ControllerArgs) -> k8s.core.v1.Service:
@@ -88,24 +104,30 @@ class Controller(pulumi.ComponentResource):
             {"slurmctld": SLURMCTLD_PORT, "config-agent": AGENT_PORT},
             self._child,
             called=CONTROLLER_HOST,
-            only={"statefulset.kubernetes.io/pod-name": CONTROLLER_HOST},
+            only={ACTIVE: "yes"}
+            if args.controller.standby
+            else {"statefulset.kubernetes.io/pod-name": CONTROLLER_HOST},
             # The agent answers before slurmctld does: it is what says why a configuration is not active yet.
             unready=True,
         )
 
     def _create_stateful_set(self, name: str, args: ControllerArgs) -> k8s.apps.v1.StatefulSet:
-        scope = args.scope
+        scope, standby = args.scope, args.controller.standby
         pod = k8s.core.v1.PodSpecArgs(
             service_account_name=self.account.metadata.name,
             termination_grace_period_seconds=LAST_JOB_SECONDS,
             dns_config=scope.node_dns,
+            affinity=workloads.rather_apart(scope.label_selector(CONTROLLER)) if standby else None,
+            # Commands in a pod ask its own slurmctld, wherever the Service leads.
+            host_aliases=[k8s.core.v1.HostAliasArgs(ip="127.0.0.1", hostnames=[CONTROLLER_HOST])] if standby else None,
             init_containers=[pods.munge_sidecar(scope.image("controller"))],
-            containers=[_slurmctld(args), _config_agent(args, self.volume)],
+            containers=[_slurmctld(args, self.volume), _config_agent(args, self.volume)],
             volumes=[
                 *pods.munge_volumes(args.secrets.munge.metadata.name),
                 pods.jwt_volume(args.secrets.jwt.metadata.name),
                 volumes.claim_volume("state", self.claim.metadata.name),
                 volumes.empty_dir("run", size_limit=pods.SMALL),
+                *([volumes.empty_dir("spool", size_limit=pods.SMALL)] if standby else []),
                 pods.token_volume(),
                 args.configuration.files_as("config"),
             ],
@@ -121,27 +143,35 @@ class Controller(pulumi.ComponentResource):
                 depends_on=[*args.after, *([scope.tried] if scope.tried else [])],
                 custom_timeouts=pulumi.CustomTimeouts(create=STARTING, update=STARTING, delete=f"{LAST_JOB_SECONDS}s"),
             ),
+            ordered=2 if standby else 1,
         )
 
 
-def _mounts() -> list[k8s.core.v1.VolumeMountArgs]:
-    return [pods.munge_mount(), volumes.mount("state", STATE_DIR), volumes.mount("run", "/run/slurmstack")]
+def _mounts(args: ControllerArgs) -> list[k8s.core.v1.VolumeMountArgs]:
+    state = [volumes.mount("state", STATE_DIR)]
+    if args.controller.standby:
+        state = [volumes.mount("state", SHARED_STATE), volumes.mount("spool", STATE_DIR.rpartition("/")[0])]
+    return [pods.munge_mount(), *state, volumes.mount("run", "/run/slurmstack")]
 
 
-def _slurmctld(args: ControllerArgs) -> k8s.core.v1.ContainerArgs:
+def _slurmctld(args: ControllerArgs, state: DataVolume) -> k8s.core.v1.ContainerArgs:
+    standby, ready, env = args.controller.standby, pods.tcp_probe(SLURMCTLD_PORT, period=5), []
+    if standby:
+        ready = pods.http_probe("/ready", STANDBY_PORT, period=5)
+        env = [pods.field_env("POD_UID", "metadata.uid"), *pods.env(**state.env)]
     leave = k8s.core.v1.ExecActionArgs(command=[f"{pods.LIBEXEC}/leave"])
     return k8s.core.v1.ContainerArgs(
         name="slurmctld",
         image=args.scope.image("controller"),
-        command=pods.program("slurmctld"),
+        command=pods.program("standby" if standby else "slurmctld"),
         # For Slurm's own commands in this container: `kubectl exec service/controller-0 -c slurmctld -- sinfo`.
-        env=pods.env(SLURM_CONF=ACTIVE_CONF),
+        env=[*pods.env(SLURM_CONF=ACTIVE_CONF), *env],
         lifecycle=k8s.core.v1.LifecycleArgs(pre_stop=k8s.core.v1.LifecycleHandlerArgs(exec_=leave)),
         # For the agent, which says why slurmctld does not start.
         termination_message_policy="FallbackToLogsOnError",
-        **pods.serving("slurmctld", SLURMCTLD_PORT, pods.tcp_probe(SLURMCTLD_PORT, period=5)),
-        # The token is for the preStop hook.
-        volume_mounts=[*_mounts(), pods.jwt_mount(), pods.token_mount()],
+        **pods.serving("slurmctld", SLURMCTLD_PORT, ready),
+        # The token is for the preStop hook, and for the standby's label.
+        volume_mounts=[*_mounts(args), pods.jwt_mount(), pods.token_mount()],
         resources=pods.resources(cpu=args.controller.cpu, memory=args.controller.memory),
     )
 
@@ -156,6 +186,6 @@ def _config_agent(args: ControllerArgs, state: DataVolume) -> k8s.core.v1.Contai
             *pods.env(CONFIG_MAP=CONFIG_MAP, **state.env),
         ],
         ports=[k8s.core.v1.ContainerPortArgs(name="config-agent", container_port=AGENT_PORT)],
-        volume_mounts=[*_mounts(), volumes.mount("config", "/config/slurm", read_only=True), pods.token_mount()],
+        volume_mounts=[*_mounts(args), volumes.mount("config", "/config/slurm", read_only=True), pods.token_mount()],
         resources=pods.resources(cpu="20m", memory="64Mi"),
     )

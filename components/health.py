@@ -96,7 +96,8 @@ class Health(pulumi.ComponentResource):
         image, tests, machines = scope.image("controller"), args.health.tests.enabled, args.health.machines
         pod = k8s.core.v1.PodSpecArgs(
             service_account_name=self._account.metadata.name,
-            affinity=_not_beside_the_controller(scope),
+            # Where the controller's machine is lost, the watcher says so, and acts on proof.
+            affinity=workloads.rather_apart(scope.label_selector(CONTROLLER)),
             termination_grace_period_seconds=10,
             dns_config=scope.node_dns,
             init_containers=[pods.munge_sidecar(image)],
@@ -112,18 +113,6 @@ class Health(pulumi.ComponentResource):
         template = pods.pod_template(scope, WATCH, placement, pod, leaves_after=LEAVES_AFTER)
         # Each of two would count drains that the other has not made yet.
         return workloads.deployment(name, scope, WATCH, template, self._child, strategy=workloads.never_two())
-
-
-def _not_beside_the_controller(scope: Scope) -> k8s.core.v1.AffinityArgs:
-    """Rather on another machine than the controller: where that one is lost, the watcher says so, and acts on proof."""
-    controller = k8s.core.v1.PodAffinityTermArgs(
-        topology_key="kubernetes.io/hostname",
-        label_selector=scope.label_selector(CONTROLLER),
-    )
-    wish = k8s.core.v1.WeightedPodAffinityTermArgs(weight=100, pod_affinity_term=controller)
-    return k8s.core.v1.AffinityArgs(
-        pod_anti_affinity=k8s.core.v1.PodAntiAffinityArgs(preferred_during_scheduling_ignored_during_execution=[wish])
-    )
 
 
 def _watcher(args: HealthArgs) -> k8s.core.v1.ContainerArgs:

@@ -166,9 +166,9 @@ GONE: Final = {
     "here, Pulumi has to forget all six resources before the next `up` (docs/backups.md)",
     "cloud.gpu_stack": ": remove it. Machines have the vendor's drivers, always. Where it was `operators`, the next "
     "`up` removes NVIDIA's operators at once: drain all GPU pools first",
-    "controller.replicas": ": remove it. One controller starts again in seconds after its process or its pod; after a "
-    "lost machine docs/availability.md helps. Where there are two, `kubectl delete pod controller-1 -n NAMESPACE` "
-    "first. With controller.storage_class add controller.access_mode: ReadWriteMany, so that the volume stays",
+    "controller.replicas": ": remove it (where there are two, `kubectl delete pod controller-1 -n NAMESPACE` first), "
+    "or set controller.standby: true instead (docs/availability.md). With controller.storage_class add "
+    "controller.access_mode: ReadWriteMany, so that the volume stays",
     "logs": ": remove it. The next `up` removes the collector: have one of yours read the pods' standard output, as of "
     "all other pods (docs/diagnose.md)",
     "reservations": ": remove it. Slurm's own command makes and changes them: `scontrol create reservation` "

@@ -12,6 +12,15 @@ CONTROLLER = "controller"
 CONTROLLER_HOST = "controller-0"
 """slurmctld's host: the pod's name, and the name of the ClusterIP Service whose address survives the pod."""
 
+SHARED_STATE = "/var/lib/slurmstack/state"
+"""Where two controllers mount the state volume; STATE_DIR is a link into it (images/common/terms.py)."""
+
+ACTIVE = "slurmstack/active"
+"""Label of the active one of two controllers, which it sets itself (images/controller/standby.py)."""
+
+STANDBY_PORT = 8820
+"""HTTP port on which each of two controllers says whether it is ready, for kubelet alone."""
+
 STACK = "slurmstack/stack"
 """Annotation of the cluster's namespace: name of the stack that makes it."""
 

@@ -30,7 +30,7 @@ def reach(stack: Stack, *, seconds: float = 600, ask: bool = True) -> Kubectl:
     `ask`: whether a cluster that is there anyway is asked; who asks it other things at once saves that time.
     """
     if not ask and not isinstance(stack.config.cloud, NebiusCloud):
-        return connect(stack.config.cloud, ask=False)
+        return connect(stack.config.cloud, ask=False, standby=stack.config.controller.standby)
     kubectl = reach_if_made(stack, seconds=seconds)
     if kubectl is None:
         raise Failure(
@@ -48,14 +48,14 @@ def whereabouts(stack: Stack, kubectl: Kubectl | None) -> str:
 
 def reach_if_made(stack: Stack, *, seconds: float = 600) -> Kubectl | None:
     """The same; None where the stack makes its cluster, and has not made it yet."""
-    cloud = stack.config.cloud
+    cloud, standby = stack.config.cloud, stack.config.controller.standby
     if not isinstance(cloud, NebiusCloud):
-        return connect(cloud, seconds=seconds)
+        return connect(cloud, seconds=seconds, standby=standby)
     file = keep_kubeconfig(stack)
     if file is None:
         return None
     context = _context(file)
-    kubectl = Kubectl(program=find_program(), context=context, kubeconfig=str(file))
+    kubectl = Kubectl(program=find_program(), context=context, kubeconfig=str(file), standby=standby)
     answer = kubectl.run("get", "--raw", "/readyz", check=False, seconds=seconds)
     if answer.returncode != 0:
         raise Failure(

@@ -39,9 +39,9 @@ def status(config: ConfigOption = None, *, as_json: JsonOption = False) -> None:
       slurmstack status --json | jq .queue.reasons
     """
     stack = open_stack(config)
-    cloud = stack.config.cloud
+    cloud, standby = stack.config.cloud, stack.config.controller.standby
     # A tenth of a second earlier: whether there is a cluster is asked only where it has told nothing.
-    kubectl = reach(stack) if isinstance(cloud, NebiusCloud) else connect(cloud, ask=False)
+    kubectl = reach(stack) if isinstance(cloud, NebiusCloud) else connect(cloud, ask=False, standby=standby)
     found = read_status(kubectl, stack.config)
     if not found.pods and found.unread.keys() >= STATUS.parts:
         reach(stack)

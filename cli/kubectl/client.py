@@ -52,6 +52,8 @@ class Kubectl:
     program: str
     context: str
     kubeconfig: str | None
+    standby: bool = False
+    """Whether there are two controllers, of which the Service leads to the active one."""
 
     def run(
         self, *arguments: str, stdin: str | None = None, check: bool = True, seconds: float = 600
@@ -126,7 +128,9 @@ def in_controller(
     kubectl: Kubectl, namespace: str, *command: str, stdin: str | None = None, seconds: float = 60
 ) -> subprocess.CompletedProcess[str]:
     """Run a command beside slurmctld, for so many seconds at most. Its exit status is kubectl's; nothing is raised."""
-    where = ("exec", *(["-i"] if stdin is not None else []), "-n", namespace, CONTROLLER_HOST, "-c", "slurmctld", "--")
+    of_two = [f"service/{CONTROLLER_HOST}", "--pod-running-timeout=5s"]
+    pod = of_two if kubectl.standby else [CONTROLLER_HOST]
+    where = ("exec", *(["-i"] if stdin is not None else []), "-n", namespace, *pod, "-c", "slurmctld", "--")
     return kubectl.run(*where, *command, stdin=stdin, check=False, seconds=seconds)
 
 
@@ -160,11 +164,12 @@ def slurm(kubectl: Kubectl, namespace: str, *command: str) -> str:
     return done.stdout if done.returncode == 0 else ""
 
 
-def connect(cloud: Cloud, *, seconds: float = 600, ask: bool = True) -> Kubectl:
+def connect(cloud: Cloud, *, seconds: float = 600, ask: bool = True, standby: bool = False) -> Kubectl:
     """Kubectl for the cluster of a stack. Raises Failure if it, the context or the cluster is not there.
 
-    `seconds`: how long the API server may be silent; kubectl itself gives up after some tries of 20 s. `ask`: whether
-    it is asked at all whether it answers; who asks it something else anyway may do that first.
+    `standby`: whether the stack has two controllers. `seconds`: how long the API server may be silent; kubectl itself
+    gives up after some tries of 20 s. `ask`: whether it is asked at all whether it answers; who asks it something else
+    anyway may do that first.
     """
     if isinstance(cloud, NebiusCloud):
         raise Failure("this cluster is made by its stack", hint="reach it with the kubeconfig that the stack exports")
@@ -176,7 +181,7 @@ def connect(cloud: Cloud, *, seconds: float = 600, ask: bool = True) -> Kubectl:
         raise Failure(
             f"cloud.kubeconfig: there is no file {kubeconfig}", hint="a relative path starts where you are", code=USAGE
         )
-    kubectl = Kubectl(program=find_program(), context=context, kubeconfig=kubeconfig)
+    kubectl = Kubectl(program=find_program(), context=context, kubeconfig=kubeconfig, standby=standby)
     if not ask:
         return kubectl
     answer = kubectl.run("get", "--raw", "/readyz", check=False, seconds=seconds)

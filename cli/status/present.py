@@ -77,7 +77,8 @@ def _nodes(status: Status) -> Iterator[Table | Text]:
         yield Text("; ".join(said), style="red")
         return
     if status.slurmctld:
-        logs = f"`{status.reached_by} logs -n {status.namespace} {CONTROLLER_HOST} -c slurmctld` and `-c munged`"
+        pod = status.active_controller or CONTROLLER_HOST
+        logs = f"`{status.reached_by} logs -n {status.namespace} {pod} -c slurmctld` and `-c munged`"
         yield Text(f"slurmctld does not answer: {printable(status.slurmctld)}; see {logs}", style="red")
         return
     if not status.nodes:
@@ -105,6 +106,8 @@ def _node_line(node: ListedNode) -> Text:
 
 
 def _facts(status: Status) -> Iterator[tuple[str, Text]]:
+    if status.active_controller:
+        yield "controller", Text(f"{status.active_controller} is active")
     if status.queue is not None:
         yield "queue", _queue(status.queue)
     if status.jail is not None:

@@ -117,6 +117,8 @@ class Status:
     """Why slurmctld does not answer; empty if it does."""
     slurmctld_lost_with: str
     """The machine with which slurmctld is down; empty where it answers, or its machine does."""
+    active_controller: str
+    """The pod in which slurmctld runs, where there are two controllers."""
     slurmdbd_answers: bool | None
     """None where nobody can tell: there is no accounting, or slurmctld does not answer."""
     configuration: str
@@ -172,6 +174,7 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
         nodes=cluster.sinfo,
         slurmctld=slurmctld,
         slurmctld_lost_with=cluster.slurmctld_lost_with,
+        active_controller=cluster.active_controller if config.controller.standby else "",
         # Nobody can tell of slurmdbd where slurmctld is silent.
         slurmdbd_answers=None if slurmctld else cluster.slurmdbd_answers,
         configuration=configuration,

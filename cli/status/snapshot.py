@@ -32,7 +32,7 @@ from config.cluster import ClusterConfig
 from images.common.slurm_jobs import ENDED, ENVIRONMENT, Job, JobList
 from images.common.slurm_records import NotUnderstoodError, expand
 from images.common.slurm_runs import RecordError, rows, sacct
-from slurm.names import CONTROLLER_HOST, POOL_LABEL
+from slurm.names import ACTIVE, CONTROLLER_HOST, POOL_LABEL
 
 Object = Mapping[str, Any]
 """As Kubernetes has it."""
@@ -150,8 +150,15 @@ class Snapshot:
     @property
     def slurmctld_lost_with(self) -> str:
         """The machine with which slurmctld is down; empty where it answers, or its machine does."""
-        pod, silent = self.pod(CONTROLLER_HOST), self.slurmctld or "slurm" in self.unread
+        pod, silent = self.pod(self.active_controller), self.slurmctld or "slurm" in self.unread
         return pod.node if pod is not None and silent and self.has_lost(pod) else ""
+
+    @cached_property
+    def active_controller(self) -> str:
+        """The pod that slurmctld runs in, or was last said to: of two the one that has the label."""
+        return next(
+            (pod.name for pod in self.pods if ACTIVE in pod.item["metadata"].get("labels", {})), CONTROLLER_HOST
+        )
 
     def pod(self, name: str) -> Pod | None:
         """The pod of this name."""

@@ -23,18 +23,19 @@ def stateful_set(
     opts: pulumi.ResourceOptions,
     *,
     replicas: int | None = None,
+    ordered: int = 1,
     rolled: bool = False,
 ) -> k8s.apps.v1.StatefulSet:
     """Pods with names and hosts that stay.
 
-    `replicas`: of equal ones, which start together; None: one, whose set is of those that start in order.
+    `replicas`: of equal ones, which start together; None: `ordered` ones, each of which waits for the one before.
     `rolled`: a program replaces pods of an older template (images/elastic/decide.py), and not Kubernetes.
     """
     return k8s.apps.v1.StatefulSet(
         f"{name}-pods",
         metadata=metadata,
         spec=k8s.apps.v1.StatefulSetSpecArgs(
-            replicas=1 if replicas is None else replicas,
+            replicas=ordered if replicas is None else replicas,
             service_name=NODES_SERVICE,
             pod_management_policy=None if replicas is None else "Parallel",
             selector=selector,
@@ -120,6 +121,15 @@ def disruption_budget(name: str, scope: Scope, component: str, opts: pulumi.Reso
             selector=scope.label_selector(component),
         ),
         opts=opts,
+    )
+
+
+def rather_apart(selector: k8s.meta.v1.LabelSelectorArgs) -> k8s.core.v1.AffinityArgs:
+    """Rather not on a machine with such a pod."""
+    term = k8s.core.v1.PodAffinityTermArgs(label_selector=selector, topology_key="kubernetes.io/hostname")
+    wish = k8s.core.v1.WeightedPodAffinityTermArgs(weight=100, pod_affinity_term=term)
+    return k8s.core.v1.AffinityArgs(
+        pod_anti_affinity=k8s.core.v1.PodAntiAffinityArgs(preferred_during_scheduling_ignored_during_execution=[wish])
     )
 
 

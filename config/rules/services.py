@@ -9,7 +9,7 @@ from typing import Any
 from config.cluster import Sections
 from config.errors import Found
 from config.sections.accounting import Accounting
-from config.sections.cloud import Cloud
+from config.sections.cloud import Cloud, NebiusCloud
 from config.sections.monitoring import Monitoring
 from config.sections.services import (
     CUDA_VERSIONS,
@@ -171,6 +171,13 @@ def state(controller: Controller, cloud: Cloud) -> Found:
     if controller.access_mode == "ReadWriteMany" and not chosen and not cloud.is_local:
         message = "is ReadWriteMany, which few default classes offer; set controller.storage_class"
         yield "controller.access_mode", message
+    if controller.standby and controller.access_mode != "ReadWriteMany":
+        message = (
+            "needs a volume that two machines mount; set controller.access_mode: ReadWriteMany, and where there is"
+        )
+        yield "controller.standby", f"{message} a volume already make another one (docs/backups.md#another-volume)"
+    if controller.standby and isinstance(cloud, NebiusCloud) and cloud.controller_nodes.max_size < 2:
+        yield "cloud.controller_nodes.max_size", "is 1, and controller.standby is to be on another machine; set it to 2"
 
 
 def mounts(mounts: Mapping[str, Mount], jail: Jail | None) -> Found:

@@ -65,6 +65,9 @@ class Controller(Section):
     access_mode: Literal["ReadWriteOnce", "ReadWriteMany"] = "ReadWriteOnce"
     """Access mode of that volume, which can never change. With ReadWriteMany a controller whose machine is lost need
     not wait elsewhere until the volume is detached; the storage class must offer it."""
+    standby: bool = Field(default=False, strict=True)
+    """Whether a second controller waits, and goes on in seconds where the first one's machine is lost or hangs. It
+    takes access_mode ReadWriteMany."""
     filesystem: Filesystem | None = None
     """A shared file system of the cloud for the state. Default: a disk of the cluster's storage class."""
     cpu: Cpu = "100m"

@@ -14,6 +14,7 @@ PROGRAMS = {
     "common": {"munged": "images.common.sidecars:munged", "sssd": "images.common.sidecars:sssd"},
     "controller": {
         "slurmctld": "images.controller.slurmctld",
+        "standby": "images.controller.standby",
         "config-agent": "images.controller.config_agent",
         "await-config": "images.controller.await_config",
         "leave": "images.controller.leave",

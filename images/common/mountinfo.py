@@ -19,6 +19,9 @@ from images.common.process import CannotGoOnError
 
 MOUNTINFO: Final = Path("/proc/self/mountinfo")
 
+_ASKS_EACH_TIME: Final = frozenset({"lookupcache=none", "noac"})
+"""Options of NFS with which a client asks the server for each part of a path (nfs(5))."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Mounted:
@@ -28,6 +31,8 @@ class Mounted:
     """Where it is mounted."""
     filesystem: str
     """Type of the file system: `ext4`, `virtiofs`, `overlay`, ..."""
+    options: frozenset[str] = frozenset()
+    """Of the file system: `rw`, `lookupcache=none`, ..."""
 
 
 def read_mounts(mountinfo: Path = MOUNTINFO) -> list[Mounted]:
@@ -39,7 +44,8 @@ def _parse(line: str) -> Mounted:
     """A line of proc_pid_mountinfo(5): the fifth field is the point, the first after `-` the type."""
     place, _, device = line.partition(" - ")
     point = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), place.split(" ")[4])
-    return Mounted(point=point, filesystem=device.split(" ")[0])
+    filesystem, *_, options = device.split(" ")
+    return Mounted(point=point, filesystem=filesystem, options=frozenset(options.split(",")))
 
 
 def mount_points(mountinfo: Path = MOUNTINFO) -> frozenset[str]:
@@ -77,6 +83,13 @@ def _nearest(directory: Path, mountinfo: Path) -> Mounted | None:
     # Of several mounts at one point, the last one is what programs see.
     nearest = max(enumerate(found), key=lambda item: (len(PurePosixPath(item[1].point).parts), item[0]), default=None)
     return nearest[1] if nearest else None
+
+
+def remembers_names(directory: Path, mountinfo: Path = MOUNTINFO) -> bool:
+    """Whether a directory is on NFS whose client believes for up to a minute that what was renamed is where it was."""
+    mounted = _nearest(directory, mountinfo)
+    is_nfs = mounted is not None and mounted.filesystem in {"nfs", "nfs4"}
+    return is_nfs and mounted is not None and not mounted.options & _ASKS_EACH_TIME
 
 
 def expect_volume(directory: Path) -> None:

@@ -1,7 +1,8 @@
-"""Slurm's state on its volume: saves that were cut short, and what two controllers of earlier versions have left.
+"""Slurm's state on its volume: saves that were cut short, and where the state of two controllers lies.
 
-With two controllers the state lay in a directory that had the number of a turn, as `term-7`, of which the highest
-counts. It goes back to the top of the volume, where one controller has it, and so does what a backup has of it.
+With two controllers it lies in a directory with the number of an epoch (images/controller/epochs.py), as `term-7`, of
+which the highest counts. With one it lies at the top of the volume. What is there becomes the first epoch, and goes
+back: the queue stays when a standby comes or goes, and so does what a backup has of it.
 """
 
 from __future__ import annotations
@@ -12,11 +13,17 @@ import re
 from pathlib import Path
 from typing import Final
 
+from images.common.mountinfo import mount_points
+
+VOLUME: Final = Path("/var/lib/slurmstack/state")
+"""Where the pods of two controllers mount the state volume (components/controller.py)."""
+
 ALONE_LOCK: Final = Path("/run/slurmstack/alone")
 
 _NAME: Final = re.compile(r"term-([1-9]\d*)")
 _ADOPTING: Final = "adopting"
 _RETURNING: Final = "returning"
+_OF_VOLUME: Final = frozenset({_ADOPTING, _RETURNING, "lost+found"})
 
 
 def _is_file(path: Path) -> bool:
@@ -55,6 +62,11 @@ def finish_saves(state: Path) -> list[str]:
     return found
 
 
+def is_shared() -> bool:
+    """Whether this is a pod of two controllers. A volume that hangs is not asked."""
+    return str(VOLUME) in mount_points()
+
+
 def number_of(directory: Path) -> int:
     """The term of a directory; 0 where it is none's."""
     found = _NAME.fullmatch(directory.name)
@@ -73,6 +85,17 @@ def _empty(left: Path, into: Path) -> None:
         for path in list(left.iterdir()):
             path.rename(into / path.name)
         left.rmdir()
+
+
+def adopt(volume: Path) -> Path:
+    """All that one controller has left, in a directory. What an earlier try has moved is in there already."""
+    directory = volume / _ADOPTING
+    directory.mkdir(mode=0o755, exist_ok=True)
+    _empty(volume / _RETURNING, directory)
+    for path in list(volume.iterdir()):
+        if path.name not in _OF_VOLUME and not number_of(path):
+            path.rename(directory / path.name)
+    return directory
 
 
 def return_to_one(volume: Path) -> None:

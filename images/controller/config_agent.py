@@ -15,6 +15,7 @@ import json
 import os
 import queue
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable
@@ -31,6 +32,7 @@ from images.common.mountinfo import expect_volume
 from images.common.process import end_with_threads, program
 from images.common.slurm_conf import leaving_partitions
 from images.common.slurm_records import NodeRecord
+from images.common.wait import wait_for
 from images.controller.agent import Agent
 from images.controller.check import check
 from images.controller.configuration import (
@@ -49,6 +51,9 @@ from images.controller.topology import TopologyKeeper, follow_places
 from images.controller.weights import WeightKeeper
 
 PORT: Final = 8817
+
+EPOCH_SECONDS: Final = 0.2
+"""Between two looks at whether slurmctld of this pod is still the one that runs, where there are two."""
 
 ELASTIC_POOLS: Final = "elastic.pools"
 """File with the names of the elastic pools (slurm/elastic.py)."""
@@ -254,7 +259,7 @@ def _start_source(kube: Kube | None, changes: Changes, log: Log) -> None:
 
 
 def _serve(log: Log) -> NoReturn:
-    expect_volume(STATE)
+    expect_volume(terms.VOLUME if terms.is_shared() else STATE)
     slurmctld, kube = Slurmctld(), Kube.in_cluster(own_namespace())
     agent = Agent(store=Store(), check=check, slurmctld=slurmctld, log=log, last_words=partial(last_words, kube))
     http_server.start_server(partial(answer, agent, STORE), PORT)
@@ -284,9 +289,37 @@ def _serve(log: Log) -> NoReturn:
             weights.round()
 
 
+def _epoch() -> Path | None:
+    """Where the state is that this pod has; None while it stands by."""
+    with contextlib.suppress(OSError):
+        return STATE.readlink() if STATE.exists() else None
+    return None
+
+
+def _stand_by(log: Log) -> None:
+    """Return when the state is this pod's (images/controller/standby.py). When it is no longer, this begins anew."""
+    wait_for(
+        "this controller to be the active one; standing by",
+        lambda: _epoch() is not None,
+        log,
+        poll_seconds=EPOCH_SECONDS,
+    )
+    epoch = _epoch()
+
+    def watch() -> None:
+        while epoch is not None and _epoch() == epoch:
+            time.sleep(EPOCH_SECONDS)
+        log("another controller has taken over; standing by")
+        os.execv(sys.argv[0], sys.argv)  # noqa: S606
+
+    threading.Thread(target=watch, daemon=True, name="epoch").start()
+
+
 def main() -> None:
     """Entry point."""
     with program("config-agent") as log:
         end_with_threads(log)
+        if terms.is_shared():
+            _stand_by(log)
         terms.return_to_one_of_pod(STATE)
         _serve(log)

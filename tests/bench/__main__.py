@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from tests.bench import apply, commands, elastic, figures, health, jobs, restart, resume, roll, upgrade
+from tests.bench import apply, commands, elastic, figures, health, jobs, restart, resume, roll, standby, upgrade
 from tests.bench.cluster import Cluster, cluster_of
 from tests.bench.figures import Bench, Run
 
@@ -58,6 +58,7 @@ PARTS = {
     "upgrade": Part(about="another release of Slurm, under submissions", measure=upgrade.upgrade),
     "engine": Part(about="applies with Pulumi's engine", measure=apply.engine, engine="pulumi"),
     "restart": Part(about="slurmctld with 10,000 jobs queued, without Kubernetes", alone=restart.restart),
+    "standby": Part(about="one of two controllers killed, paused, without Kubernetes", alone=standby.standby),
     "resume": Part(about="a job on 100, 500, 1,000 nodes that are off, without Kubernetes", alone=resume.resume),
 }
 """In the order in which they are measured."""

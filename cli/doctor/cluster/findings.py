@@ -23,7 +23,7 @@ _CONSEQUENCES = 5
 _APART = 3
 """Findings that say the same of different things are one from here on, in which the others are named."""
 _NAMED = 8
-_LONGEST = 300
+SHOWN = 300
 """Characters of one line of evidence."""
 
 
@@ -82,7 +82,7 @@ def _lines(number: int, item: Finding, *others: Finding) -> Iterator[Text]:
     head = Text.assemble((f"{number}. ", "bold"), (f"{item.severity}: ", _STYLES[item.severity]))
     yield head + Text(plain(item.cause))
     for text in filter(None, map(plain, item.evidence)):
-        short = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+        short = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
         yield Text(f"   seen: {short}", style="dim")
     if others:
         names = ", ".join(one.about.partition(" ")[2] for one in others[:_NAMED])

@@ -67,12 +67,12 @@ def _silent(cluster: Snapshot, restore: tuple[str, str] | None) -> Finding:
     else:
         cause, mend = "slurmctld does not answer", f"{logs} -c slurmctld --tail 20"
     seen = (error,) if error else ()
-    return Finding("slurmctld", "error", cause, mend, seen, (f"pod {CONTROLLER_HOST}",), 20)
+    return Finding("slurmctld", "error", cause, mend, seen, (f"pod {cluster.active_controller}",), 20)
 
 
 def _not_there(cluster: Snapshot) -> Iterator[Finding]:
     """Where nobody could be asked: whether slurmctld's pod runs. One that runs, and may not be asked, is none."""
-    pod = cluster.pod(CONTROLLER_HOST)
+    pod = cluster.pod(cluster.active_controller)
     if pod is not None and pod.is_up:
         return
     waits = next((one["name"] for one in pod.containers if not one.get("ready")), "") if pod is not None else ""
@@ -82,7 +82,8 @@ def _not_there(cluster: Snapshot) -> Iterator[Finding]:
         state = "is ending" if pod.leaves else f"is starting{waits and f', and its container {waits} is not ready'}"
         mend = f"wait a minute; then {cluster.kubectl(f'describe pod {pod.name}')}, and `slurmstack up`"
     seen = (*(cluster.warned(pod.item)[:1] if pod is not None else ()), cluster.unread["slurm"])
-    cause, after = f"slurmctld does not run: its pod {CONTROLLER_HOST} {state}", (f"pod {CONTROLLER_HOST}",)
+    name = cluster.active_controller
+    cause, after = f"slurmctld does not run: its pod {name} {state}", (f"pod {name}",)
     yield Finding("slurmctld", "error", cause, mend, seen, after, 20)
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from cli.change.lock import LEASE, has_died
-from cli.doctor.cluster.findings import Finding, Severity
+from cli.doctor.cluster.findings import SHOWN, Finding, Severity
 from cli.kubectl.client import is_true
 from cli.status.snapshot import Object, Pod, Snapshot, at, condition
 from slurm.names import CONTROLLER, CONTROLLER_HOST, WORKER
@@ -105,7 +105,15 @@ def _not_made(cluster: Snapshot, owner: Object) -> Iterator[Finding]:
     weight = len(missing) * (10 if name == CONTROLLER else 1)
     lasts = any(text.startswith("FailedCreate") for text in cluster.warned(owner, for_seconds=SETTLING))
     severity: Severity = "note" if is_changing(cluster) and not lasts else "error"
+    if severity == "error" and all(_stands_by(cluster, pod) for pod in missing):
+        severity = "warning"
     yield Finding(about, severity, cause, cluster.kubectl(f"describe {kind.lower()} {name}"), warnings, after, weight)
+
+
+def _stands_by(cluster: Snapshot, pod: str) -> bool:
+    """Whether it is the one of two controllers that is not needed now."""
+    active = cluster.pod(cluster.active_controller)
+    return pod.startswith(f"{CONTROLLER}-") and active is not None and active.is_up and pod != active.name
 
 
 def _pod(cluster: Snapshot, pod: Pod) -> Iterator[Finding]:
@@ -135,15 +143,18 @@ def _pod(cluster: Snapshot, pod: Pod) -> Iterator[Finding]:
     elif found := _not_well(cluster, pod):
         severity = "warning" if pod.ready else "error"
         cause, evidence, mend = found
+        if _stands_by(cluster, pod.name):
+            severity = "warning"
         # An image is missing for itself.
-        if not (_PUSH in mend or (pod.component == CONTROLLER and (cluster.pod(CONTROLLER_HOST) or pod).ready)):
+        is_followed = pod.component == CONTROLLER and (cluster.pod(cluster.active_controller) or pod).ready
+        if not (_PUSH in mend or is_followed):
             after += _WAITS.get(pod.component, ())
     else:
         return
     if is_changing(cluster) and cluster.now - at(pod.item["metadata"].get("creationTimestamp")) < SETTLING:
         severity, after = "note", (*after, "apply")
     seen = (evidence,) if evidence else ()
-    weight = 20 if pod.name == CONTROLLER_HOST else 5 if pod.component not in {WORKER, "login"} else 1
+    weight = 20 if pod.name == cluster.active_controller else 5 if pod.component not in {WORKER, "login"} else 1
     yield Finding(f"pod {pod.name}", severity, f"pod {pod.name}{cause}", mend, seen, after, weight)
 
 
@@ -201,8 +212,13 @@ def _container(cluster: Snapshot, pod: Pod, item: Object) -> tuple[str, str, str
     often = recent and restarts >= (1 if pod.component == CONTROLLER else OFTEN)
     if why == "CrashLoopBackOff" or (code and often):
         last = f"the last with exit status {code} ({ended.get('reason', '')})"
-        return f"{who} restarts: {restarts} times, {last}", message, f"{logs} --previous"
+        return f"{who} restarts: {restarts} times, {last}", _last_lines(message), f"{logs} --previous"
     return None
+
+
+def _last_lines(log: str) -> str:
+    """What Kubernetes keeps of a log is longer than what is shown, and its end says why the program ended."""
+    return log if len(log) <= SHOWN else log[-SHOWN:].partition("\n")[2] or log[-SHOWN:]
 
 
 def state_of(container: Object) -> tuple[Object, Object]:

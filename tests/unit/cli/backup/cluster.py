@@ -23,6 +23,8 @@ REPORT = PlainReport(io.StringIO())
 class Cluster:
     """One that has what the program registers for a stack with backups, and runs each Job at once."""
 
+    standby = False
+
     def __init__(self, **ends: int) -> None:
         """`ends`: exit statuses of containers; 0 where nothing is said."""
         found = record(stacks.existing_full(), stack="prod")

@@ -46,6 +46,21 @@ def test_a_server_that_refuses_is_told_in_its_words_with_what_to_do(monkeypatch:
     assert caught.value.hint.startswith("log in to the cluster anew")
 
 
+@pytest.mark.parametrize(("standby", "pod"), [(False, "controller-0"), (True, "service/controller-0")])
+def test_a_command_runs_beside_slurmctld_and_of_two_in_the_active_one(
+    monkeypatch: pytest.MonkeyPatch, standby: bool, pod: str
+) -> None:
+    asked: list[list[str]] = []
+
+    def answer(command: list[str]) -> tuple[int, str, str]:
+        asked.append(command)
+        return 0, "", ""
+
+    says(monkeypatch, answer)
+    in_controller(connect(MINE, standby=standby), "slurm", "squeue")
+    assert pod in asked[-1]
+
+
 def test_a_pod_whose_machine_is_lost_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     silent = says(monkeypatch, lambda _: (HANGS, "", ""))
     done = in_controller(silent, "slurm", "squeue", seconds=0.1)

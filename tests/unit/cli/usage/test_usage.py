@@ -36,6 +36,8 @@ MIB, GIB = 2**20, 2**30
 class Controller:
     """kubectl with a controller whose sacct gives one answer."""
 
+    standby = False
+
     def __init__(self, stdout: str = "", stderr: str = "", code: int = 0) -> None:
         self.answer = subprocess.CompletedProcess([], code, stdout, stderr)
         self.asked: list[tuple[str, ...]] = []

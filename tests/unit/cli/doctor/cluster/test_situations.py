@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import pytest
 
-from cli.doctor.cluster.findings import Finding, Severity
+from cli.doctor.cluster.findings import SHOWN, Finding, Severity
 from cli.doctor.cluster.rules import diagnose, diagnose_job
 from cli.doctor.cluster.rules.jobs import _TABLE, Kind, meaning
 from cli.status.snapshot import KnownJob, Snapshot
 from config import load_config
 from slurm.elastic import settings
-from slurm.names import ELASTIC_SETTINGS
+from slurm.names import ACTIVE, ELASTIC_SETTINGS
 from tests import stacks
 from tests.stacks import with_change
 from tests.unit.cli.doctor.cluster.recorded_cluster import RecordedCluster, recorded
@@ -79,7 +79,37 @@ def mounted_since(cluster: RecordedCluster) -> None:
     cluster.thing("Pod", "default-1")["status"]["initContainerStatuses"] = [munged]
 
 
+def two_controllers(cluster: RecordedCluster) -> None:
+    """The second one is active."""
+    pod = deepcopy(cluster.thing("Pod", "controller-0"))
+    pod["metadata"] |= {"name": "controller-1", "uid": "second", "labels": {**pod["metadata"]["labels"], ACTIVE: "yes"}}
+    cluster.objects.append(pod)
+    cluster.thing("StatefulSet", "controller")["spec"]["replicas"] = 2
+
+
+def test_of_two_controllers_the_one_that_stands_by_may_be_missing_and_that_is_told() -> None:
+    for ill in (lambda c: c.remove("Pod", "controller-0"), lambda c: c.waiting("controller-0", "CrashLoopBackOff")):
+        (found,) = said_of(two_controllers, ill)
+        assert (found.severity, "controller-0" in found.cause) == ("warning", True)
+    cluster = recorded()
+    two_controllers(cluster)
+    assert cluster.look().active_controller == "controller-1"
+    cluster.waiting("controller-1", "CrashLoopBackOff")
+    assert diagnose(cluster.look())[0].severity == "error"
+
+
+def test_of_the_log_of_a_program_that_has_ended_its_end_is_shown() -> None:
+    def ended(cluster: RecordedCluster) -> None:
+        restarts("controller-0")(cluster)
+        last = cluster.thing("Pod", "controller-0")["status"]["containerStatuses"][0]["lastState"]["terminated"]
+        last["message"] = "slurmctld: JobId=7 accepted\n" * 70 + "standby: no longer active: another took over\n"
+
+    (found,) = said_of(ended)
+    assert any(len(seen) <= SHOWN and seen.rstrip().endswith("another took over") for seen in found.evidence)
+
+
 FINE: dict[str, Ill] = {
+    "two controllers": two_controllers,
     "nothing": lambda _: None,
     **{reason: queued("12", reason) for reason in ("Priority", "JobHeldUser", "QOSMaxJobsPerUserLimit")},
     "a step that succeeded at the second try": tried_again,
