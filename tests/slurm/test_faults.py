@@ -26,7 +26,11 @@ FAULTS = int(os.environ.get("SLURMSTACK_FAULTS", "200"))
 JOBS = 50
 """With each fault."""
 WORKERS = ("default-0", "default-1", "default-2")
-SETTINGS = "MaxJobCount=20000\nMinJobAge=86400\n"
+SETTINGS = """
+MaxJobCount=20000
+MinJobAge=86400
+PartitionName=many Nodes=default State=UP OverSubscribe=FORCE:8
+"""
 
 
 class Faults:
@@ -86,7 +90,9 @@ def test_each_job_runs_to_its_end_through_many_faults(own_cluster: ClusterFactor
     cluster = own_cluster(slurm_version, workers=len(WORKERS), extra=SETTINGS)
     faults, accepted = Faults(cluster), 0
     for number in range(1, FAULTS + 1):
-        said = cluster.run(f"sbatch --parsable --array=1-{JOBS} --mem=10 --output=/dev/null --wrap 'sleep 0.2'").stdout
+        said = cluster.run(
+            f"sbatch --parsable --partition=many --array=1-{JOBS} --mem=10 --output=/dev/null --wrap 'sleep 0.2'"
+        ).stdout
         assert said.strip().isdecimal(), said
         accepted += JOBS
         print(f"{number}: {faults.happen()}", flush=True)
