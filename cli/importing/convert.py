@@ -40,9 +40,10 @@ _WHY = {
         "jobs are recorded by slurmdbd here; accounting.enabled: false turns it off"
     ),
     "GresTypes MaxNodeCount": "is made from the pools",
-    "SuspendTime SuspendTimeout ResumeTimeout ResumeRate SuspendRate SuspendExcNodes SuspendExcParts": (
+    "SuspendTime SuspendTimeout ResumeTimeout ResumeRate SuspendRate": (
         "use an elastic pool: worker_nodes.<pool>.size: {min: 0, max: N} with idle_timeout and resume_timeout"
     ),
+    "SuspendExcNodes SuspendExcParts": "say how many nodes stay up: worker_nodes.<pool>.size.min",
     "FrontendName": "nodes are pods, each with a slurmd of its own",
     "DownNodes": "nodes begin idle: drain them with scontrol",
 }
@@ -71,6 +72,8 @@ _SLURMS_OWN = {
     "TopologyPlugin=topology/flat", "TopologyPlugin=topology/default", "TopologyPlugin=topology/none",
 }  # fmt: skip
 """Slurm's defaults as configurators write them out."""
+_WORDS = {**dict.fromkeys(("yes", "true", "up", "1"), True), **dict.fromkeys(("no", "false", "down", "0"), False)}
+"""As Slurm reads them (s_p_handle_boolean)."""
 _DEFAULTS = {text.lower() for text in _SLURMS_OWN}
 
 
@@ -171,11 +174,13 @@ def _members(parameter: Parameter | None, groups: Mapping[str, Group], draft: Dr
         return set(), []
     members, words = set[str](), [parameter]
     try:
+        unknown = []
         for name in hosts(parameter.value):
             own, said = groups.get("ALL" if name.upper() == "ALL" else name, (set(), []))
-            if not own:
-                draft.leave(parameter, f"{name} is no node of the NodeName lines that were taken")
+            unknown += [] if own else [name]
             members, words = members | own, words + (said if own else [])
+        if unknown:
+            draft.leave(parameter, f"{compress(unknown)[:100]} is no node of the NodeName lines that were taken")
     except ValueError as error:
         draft.leave(parameter, f"is not understood: {error}")
     return members, words
@@ -189,8 +194,10 @@ def _put_option(place: tuple[str, str], parameter: Parameter, draft: Draft) -> N
         draft.leave(parameter, _LEFT[parameter.key.lower()])
     elif field is None:
         draft.put_setting(place, parameter)
+    elif field == "default" and parameter.value.lower() not in _WORDS:
+        draft.leave(parameter, "is neither YES nor NO")
     elif field == "default":
-        draft.put((*place, field), parameter.value.lower() in {"yes", "true", "up", "1"}, parameter)
+        draft.put((*place, field), _WORDS[parameter.value.lower()], parameter)
     elif field.startswith(("allow", "deny")):
         draft.put((*place, field), [part for part in parameter.value.split(",") if part], parameter)
     elif field == "preempt_mode":

@@ -90,8 +90,10 @@ def _read_devices(lines: Iterable[Line], draft: Draft) -> list[Device]:
         said, head = {key: parameter.value for key, parameter in line.items()}, next(iter(line.values()))
         amd = any("rsmi" in value or value.startswith("/dev/dri") for value in said.values())
         useless = [line[key] for key in line if key not in _OF_DEVICES] if amd or "type" in line else [head]
+        of_gpus = said.get("name", "gpu").lower() in {"gpu", "shard", "mps"}
+        why = "slurmd finds the devices and what is near to them itself" if of_gpus else "is no GPU of the nodes"
         for parameter in useless:
-            draft.leave(parameter, "slurmd finds the devices and what is near to them itself")
+            draft.leave(parameter, why)
         try:
             nodes = frozenset(hosts(said["nodename"])) if "nodename" in said else None
             count = len(hosts(said["file"])) if "file" in said else _amount(said.get("count", "0"))
