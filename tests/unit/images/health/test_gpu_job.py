@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 
 from images.common.command import Result as Command
-from images.common.gpu_jobs import GpuJobs
 from images.common.health.contract import Check, FaultClass, Node, Result, Status, not_checked, ok
 from images.health import gpu_job, state
 from images.health.gpu_job import WAIT_SECONDS, refuses
@@ -122,24 +120,6 @@ def test_the_job_starts_while_slurmctld_is_away(job: FakeJob) -> None:
         job.runner.answers[silent] = Command(code=124, stderr="no answer")
         assert not job.is_refused()
         assert "job 17 starts all the same" in job.log[-1]
-
-
-def test_exporters_are_shown_the_gpus_of_a_job_while_it_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    gpu_jobs = GpuJobs(shown=tmp_path / "gpu-jobs", own=tmp_path / "own")
-    gpu_jobs.start(["0", "1"])
-    for name, given in {
-        "GpuJobs": lambda: gpu_jobs,
-        "find_local": lambda _: Local(node=Node(name="w-0", root=tmp_path), off=frozenset({"gpu-free"})),
-        "open_pod_log": io.StringIO,
-    }.items():
-        monkeypatch.setattr(gpu_job, name, given)
-    (tmp_path / "proc").mkdir()
-    monkeypatch.setenv("SLURM_JOB_ID", "17")
-    monkeypatch.setenv("SLURM_JOB_GPUS", "0,1")
-    for program, shown in (("prolog", True), ("epilog", False)):
-        monkeypatch.setattr("sys.argv", ["health-gpus", program])
-        assert gpu_job.main() == 0
-        assert (gpu_jobs.shown / "dcgm/1").exists() is shown
 
 
 def test_a_mistake_in_the_program_itself_keeps_no_job_waiting(

@@ -18,7 +18,6 @@ from tests.unit.images.health.places import (
     Like,
     Smi,
     add_process,
-    gpu_node,
     machine,
     outcomes,
     said,
@@ -45,6 +44,7 @@ ACTION = "gpu_recovery_action"
         (f"fail [hardware]: 0 {OFF_THE_BUS}", Result(code=15, stdout=LOST)),
         ("not checked: ...new words", Result(code=15, stdout="new words\n")),
         ("fail [hardware]: 0 of 8 GPUs are there", Result(code=6, stdout="No devices were found\n")),
+        ("fail [hardware]: GPU 3: GPU is lost", Smi("h100-8", {(3, "name"): "[GPU is lost]"})),
         ("fail [hardware]: GPU 6: the driver asks for: GPU Reset", Smi("h100-8", {(6, ACTION): "GPU Reset"})),
         ("warn [hardware]: GPU 6: the driver asks for: Drain P2P", Smi("h100-8", {(6, ACTION): "Drain P2P"})),
         ("fail [node]: the NVIDIA driver does not work: ...", Result(code=9, stdout=NO_DRIVER)),
@@ -58,14 +58,6 @@ ACTION = "gpu_recovery_action"
 )
 def test_all_gpus_have_to_be_there(tmp_path: Path, expected: str, answer: Result | Smi) -> None:
     assert said(tmp_path, PRESENCE, machine(answer)) == Like(expected)
-
-
-def test_a_gpu_that_tells_only_that_it_is_unusable_is_a_fault_and_not_believed(tmp_path: Path) -> None:
-    for number, lost in enumerate(["GPU is lost", "GPU requires reset"]):
-        where = gpu_node(tmp_path / str(number))
-        runner = machine(Smi("h100-8", {(3, "name"): f"[{lost}]"}))
-        result = attempt(PRESENCE, where, runner)
-        assert (result.status, result.fault, result.message) == ("fail", "hardware", f"GPU 3: {lost}")
 
 
 FREE = "0, 4\n1, 0\n"

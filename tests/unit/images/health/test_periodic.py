@@ -146,17 +146,6 @@ def test_a_check_that_is_off_does_not_run_and_figures_are_in_the_metrics_file(
     assert 'slurmstack_health_disk_used_ratio{path="/"} 0.25' in (fake.node.state / state.METRICS).read_text()
 
 
-def test_a_state_directory_that_cannot_be_made_stops_no_check(fake: FakeNode, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    fake.node = replace(fake.node, state=tmp_path / "file/state")
-    fake.local = replace(fake.local, node=fake.node)
-    fake.add("disks", FULL)
-    with state.only_me(fake.node, "periodic") as alone:
-        assert alone
-        fake.run()
-    assert fake.report.results == {"disks": FULL}
-
-
 def test_what_looks_between_jobs_says_what_was_found_last_until_it_can_look_again(fake: FakeNode) -> None:
     fake.add("disks", ok())
     fake.add("gpu-free", ok(), between_jobs=True)

@@ -8,7 +8,7 @@ import pytest
 
 from images.common.command import Result as Command
 from images.common.health.contract import Result, Status, fail, not_checked, ok, warn
-from images.common.health.report import TESTS_KEY, Finding, Report, decode, encode, measured_in, note_of, with_measured
+from images.common.health.report import Finding, Report, decode, encode, measured_in, note_of, with_measured
 from images.common.health.slurm import Slurm, SlurmError, parse_nodes
 from tests.fakes.commands import FakeRunner
 
@@ -25,9 +25,6 @@ RESULTS = {
     "filesystem": warn("node", "/jail: 1.2 s"),
     "disks": ok(),
 }
-
-
-FULL = fail("node", "/jail 97 % used")
 
 
 def test_the_line_is_what_people_and_the_watcher_read() -> None:
@@ -81,15 +78,6 @@ TESTS = {
     "nccl-node": Finding(at=TESTED + 7, result=fail("hardware", "busbw 212 GB/s")),
     "memory": Finding(at=TESTED + 4, result=not_checked("sysbench: No such file or directory")),
 }
-
-
-def test_results_of_tests_are_one_line_of_json_that_people_can_read() -> None:
-    extra = with_measured("", {"nccl-node": TESTS["nccl-node"], "cpu": TESTS["cpu"]})
-    assert json.loads(extra) == {
-        TESTS_KEY: "2026-11-18T11:06:40Z ok cpu: events 5100 events/s | "
-        "2026-11-18T11:06:47Z fail nccl-node [hardware]: busbw 212 GB/s"
-    }
-    assert "\n" not in extra
 
 
 def test_what_others_keep_beside_results_of_tests_stays() -> None:

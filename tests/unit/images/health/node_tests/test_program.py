@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import pwd
-import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import pytest
 
 from images.common.health.report import measured_in
 from images.common.health.slurm import Slurm, SlurmError
 from images.common.wait import Clock
-from images.health.node_tests import program
 from images.health.node_tests.program import ByHand, NodeTester
 from images.health.node_tests.slurm import Settings, TestSlurm
 from images.health.watch.decide import Limit, Policy
@@ -219,22 +214,6 @@ def test_a_result_that_could_not_be_written_is_written_later_and_what_others_kee
     assert (site.statuses(), json.loads(site.cluster.extras["w-0"])["rack"]) == ({"cpu-speed": "ok"}, 7)
 
 
-def test_the_program_never_goes_on_as_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    cluster, dropped = FakeCluster(), list[str]()
-    monkeypatch.setattr(program, "run", cluster)
-    monkeypatch.setattr(program, "end_on_sigterm", lambda: None)
-    monkeypatch.setattr(program, "keep_looking", lambda look, *_: look())
-    monkeypatch.setattr(os, "getuid", lambda: 0)
-    monkeypatch.setattr(pwd, "getpwnam", lambda name: name)
-    monkeypatch.setattr(program, "drop_privileges", dropped.append)
-    monkeypatch.setattr(sys, "argv", ["health-tests"])
-    settings = tmp_path / "tests.json"
-    settings.write_text('{"tests": ["cpu-speed"]}')
-    monkeypatch.setenv("SETTINGS", str(settings))
-    assert program.main() == 0
-    assert (dropped, len(cluster.jobs)) == (["slurm"], 1)
-
-
 # ---------------------------------------------------------------- by hand
 
 
@@ -284,17 +263,6 @@ def test_what_one_that_was_killed_has_left_is_given_back_and_reservations_of_oth
     assert site.cluster.reservations == theirs
 
 
-def test_by_hand_a_reservation_whose_test_is_still_ending_is_given_back_then() -> None:
-    site, calls = Site(), list[int]()
-
-    def meanwhile() -> None:
-        calls.append(1)
-        site.cluster.denied = frozenset({"scontrol delete"} if len(calls) < 4 else ())
-
-    code, said = site.by_hand(meanwhile=meanwhile)
-    assert (code, said[-1], site.cluster.reservations) == (0, "w-0 takes jobs", {})
-
-
 class KilledError(Exception):
     pass
 
@@ -316,16 +284,3 @@ def test_by_hand_a_slurmctld_that_is_away_for_long_ends_nothing_and_loses_no_dra
         assert (code, said[-1]) == (1, f"w-0 is drained: {SLOW}")
     assert (site.reason, site.cluster.drained, site.cluster.reservations) == (SLOW, {"w-0"}, {})
     assert len(calls) >= 60
-
-
-def test_a_drain_of_an_administrator_s_since_the_last_look_stays() -> None:
-    site = Site()
-
-    def slow(job: Job) -> bool:
-        if job.number == 2:
-            site.cluster.drain("w-0", "mine")
-        return True
-
-    site.slow = slow
-    code, said = site.by_hand()
-    assert (code, said[-1], site.cluster.reservations) == (1, "w-0 is drained: mine", {})

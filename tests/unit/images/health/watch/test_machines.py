@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import socket
 from dataclasses import replace
-
-import pytest
 
 from images.common.health.report import Finding
 from images.common.health.slurm import Record
-from images.health.watch.machines import TRIES, Machine, Machines, Place, answers
+from images.health.watch.machines import Machine, Machines, Place
 from tests.unit.images.health.places import Like, table, words
 from tests.unit.images.health.watch.views import NOW, Followed
 
@@ -115,13 +112,3 @@ def test_a_node_whose_pod_was_never_seen_or_is_forgotten_with_its_record_is_not_
     cluster.machines.findings([], NOW)
     del cluster.pods.copy["w-0"]
     assert said(cluster.look()) == "not checked: its pod is not known"
-
-
-def test_slurmd_is_silent_only_after_some_tries(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        assert answers("127.0.0.1", port)
-    pauses: list[float] = []
-    monkeypatch.setattr("time.sleep", pauses.append)
-    assert not answers("127.0.0.1", port)
-    assert len(pauses) == TRIES

@@ -298,20 +298,6 @@ def test_a_broken_machine_is_released_and_a_person_puts_it_back_to_use(cluster: 
     assert sum("machine m-0 (node w-0)" in line for line in cluster.log) == 2
 
 
-def test_each_thing_that_keeps_a_machine_from_being_released_is_told_once(cluster: Cluster) -> None:
-    cluster.kubernetes.refuses["PATCH"] = 403
-    ready = cluster.kubernetes.nodes["m-1"]["status"]
-    cluster.kubernetes.put(NODES, "m-1", spec={}, status={"conditions": [{"type": "Ready", "status": "Unknown"}]})
-    cluster.play("break; round; 600 s; 40 rounds")
-    cluster.kubernetes.put(NODES, "m-1", spec={}, status=ready)
-    cluster.play("40 rounds")
-    told = [line for line in cluster.log if "not released" in line or "cannot release" in line]
-    assert [line.partition(",")[0].partition(" (")[0] for line in told] == [
-        "not released",
-        "cannot release machine m-0",
-    ]
-
-
 @pytest.mark.parametrize("change", [{"reason": "bad fan"}, {"jobs": ("17",)}])
 def test_a_node_that_is_not_as_it_was_seen_keeps_its_machine(cluster: Cluster, change: dict[str, Any]) -> None:
     cluster.play("break; round")

@@ -9,20 +9,15 @@ from typing import Any
 import pytest
 
 from config.sections.health import Health
-from images.common.command import TIMED_OUT
-from images.common.command import Result as CommandResult
-from images.common.health.report import Finding, Report, encode
-from images.common.health.slurm import Record, SlurmError, keep_looking
-from images.health.node_tests.catalog import TESTS
+from images.common.health.report import Finding
+from images.common.health.slurm import Record
 from images.health.watch import watcher
 from images.health.watch.decide import Limit, Policy
 from images.health.watch.machines import Machines
 from images.health.watch.release import Rules
 from images.health.watch.watcher import REQUEUE_AGAIN_SECONDS, Watcher, build
 from slurm.health import watch_settings
-from tests.fakes.commands import FakeClock
-from tests.fakes.slurmctld import FakeNode
-from tests.unit.images.health.watch.views import NOW, OK, Followed, Watched, failed, policy
+from tests.unit.images.health.watch.views import OK, Followed, Watched, failed, policy
 
 
 class FakeMachines(Machines):
@@ -108,20 +103,6 @@ def test_a_busy_node_whose_drain_is_lifted_does_not_keep_our_reason(cluster: Clu
     assert cluster.drained() == ["w-1"]
 
 
-def test_a_slurmctld_that_gets_stuck_ends_the_round_and_what_is_not_drained_is_told_once(cluster: Cluster) -> None:
-    cluster.start(policy("2"))
-    for name, check in (("w-0", "disks"), ("w-1", "dns"), ("w-2", "munge")):
-        cluster.nodes[name].comment = encode(Report(at=int(NOW), results={check: FULL}))
-    stuck = CommandResult(code=TIMED_OUT, stderr="no answer within 10 s")
-    cluster.slurmctld.before_change = lambda: setattr(cluster.slurmctld, "away", stuck)
-    for _ in range(2):
-        with pytest.raises(SlurmError):
-            cluster.round()
-        cluster.slurmctld.away = False
-    assert sum("show node " in command for command in cluster.slurmctld.runner.commands) == 2
-    assert [line.rpartition(": ")[2] for line in cluster.log] == ["w-2 (health/munge [node])"]
-
-
 def test_a_lost_machine_has_its_jobs_requeued_and_takes_none_until_it_is_back(cluster: Cluster) -> None:
     node = cluster.nodes["w-1"]
     node.states, node.jobs = {"MIXED"}, ("17", "18")
@@ -170,18 +151,6 @@ def test_the_deadline_of_jobs_on_a_node_that_is_drained_begins_when_its_machine_
     assert cluster.slurmctld.requeued == ["17"]
 
 
-def test_a_drain_for_what_nobody_measures_any_more_is_lifted(cluster: Cluster) -> None:
-    reason = "health/cpu-speed [hardware]: 7 events"
-    cluster.nodes["w-1"] = FakeNode(states={"IDLE", "DRAIN"}, reason=reason, reason_at=int(NOW))
-    cluster.start(policy(report_only=frozenset(TESTS)))
-    cluster.round()
-    assert cluster.drained() == []
-
-
-class Ended(Exception):  # noqa: N818
-    """Ends a loop that has no end."""
-
-
 def built(monkeypatch: pytest.MonkeyPatch, log: list[str] | None = None, **health: Any) -> Watcher:
     """The watcher of a stack file, in a pod."""
     follow: Any = lambda *_: Machines(pods=Followed({}), nodes=Followed({}))  # noqa: E731
@@ -189,13 +158,6 @@ def built(monkeypatch: pytest.MonkeyPatch, log: list[str] | None = None, **healt
     in_pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "NAMESPACE": "ns"}
     settings = json.loads(watch_settings(Health.model_validate(health)))
     return build(settings, in_pod, (log if log is not None else []).append)
-
-
-def test_without_settings_the_watcher_follows_machines_and_releases_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = built(monkeypatch)
-    limit = Limit(number=10, percent=True)
-    assert made.policy == Policy(max_drained=limit, report_only=frozenset(TESTS))
-    assert (made.machines is not None, made.releaser) == (True, None)
 
 
 def test_the_watcher_does_what_the_stack_file_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,17 +181,3 @@ def test_machines_that_are_not_followed_are_not_looked_at_and_their_drains_are_l
     made = built(monkeypatch, log, machines={"follow": False})
     assert (made.machines, "kubernetes" in made.policy.report_only) == (None, True)
     assert log == ["nodes are watched by Slurm's records alone"]
-
-
-def test_a_slurmctld_that_is_away_is_waited_for_and_that_is_told_at_most_every_ten_seconds() -> None:
-    clock, log = FakeClock(), list[str]()
-
-    def look() -> None:
-        if clock.time > 60:
-            raise Ended
-        raise SlurmError("Unable to contact slurm controller")
-
-    with pytest.raises(Ended):
-        keep_looking(look, 2.0, 10.0, log.append, clock)
-    assert 5 < len(log) <= 8
-    assert log[0] == "waiting for slurmctld: Unable to contact slurm controller"
