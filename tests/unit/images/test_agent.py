@@ -3,7 +3,6 @@ the switch tree beside them; tests/slurm/test_config_agent.py: the rest."""
 
 from __future__ import annotations
 
-import errno
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -12,7 +11,7 @@ import pytest
 from images.common.command import TIMED_OUT, Result
 from images.controller.agent import ENDED_AT_START, LOOK_AGAIN_SECONDS, PATIENCE_SECONDS, SILENT, SURVIVAL_SECONDS
 from images.controller.check import Verdict
-from images.controller.configuration import TOPOLOGY_CONF, Store, config_hash
+from images.controller.configuration import TOPOLOGY_CONF, config_hash
 from images.controller.topology import LABELS_FILE
 from tests.unit.images.agents import COMPLAINT, DEADLY, MISSPELT, World
 
@@ -90,21 +89,6 @@ def test_an_agent_that_ends_before_slurmctld_has_read_what_it_has_published_goes
     assert world.active == config_hash(BETTER)
 
 
-def test_what_was_silent_about_new_files_reads_those_before_when_it_answers(world: World) -> None:
-    """It runs with the new ones by then, which are rejected."""
-    world.start(GOOD)
-    world.slurmctld.silence = PATIENCE_SECONDS + 60
-    world.agent.take(BETTER)
-    assert world.rejected.message == SILENT
-    world.agent.tick()
-    assert world.agent.status.pending == config_hash(GOOD)
-    world.clock.sleep(world.slurmctld.silence)
-    world.slurmctld.silence = 0
-    world.agent.tick()
-    assert world.slurmctld.read == [BETTER, GOOD]
-    assert world.active == config_hash(GOOD)
-
-
 def test_a_slow_answer_to_the_reconfiguration_is_no_refusal(world: World) -> None:
     world.start(GOOD)
     world.slurmctld.instead = asked = Mock(return_value=Result(code=TIMED_OUT))
@@ -131,17 +115,6 @@ def test_a_limit_that_is_too_small_is_taken_when_it_no_longer_is(world: World) -
 
     assert world.store.current() == world.active == config_hash(BETTER)
     assert world.agent.status.rejected is None
-
-
-def test_a_limit_that_is_too_small_is_not_what_slurmctld_starts_with(world: World) -> None:
-    world.start(GOOD)
-    world.slurmctld.up, world.slurmctld.forgets = False, BETTER
-    world.ready.unlink()
-
-    world.agent.take(BETTER)
-
-    assert world.store.current() == config_hash(GOOD)
-    assert world.ready.exists(), "slurmctld starts with the old ones"
 
 
 # ---------------------------------------------------------------- the switch tree beside the stack's files
@@ -176,22 +149,6 @@ def test_a_tree_that_slurm_does_not_like_is_taken_back(controller: World, text: 
     assert controller.agent.status.rejected is None
 
 
-def test_a_first_configuration_waits_for_room(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(Store, "publish", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
-        world.agent.take(GOOD)
-        assert not world.ready.exists()
-
-    world.clock.sleep(LOOK_AGAIN_SECONDS)
-    world.agent.tick()
-
-    assert world.ready.exists()
-    assert world.store.current() == config_hash(GOOD)
-    world.slurmctld.start()
-    world.agent.tick()
-    assert (world.active, world.agent.status.rejected) == (config_hash(GOOD), None)
-
-
 def give_up(world: World) -> None:
     """As the program that becomes slurmctld does, at its fourth start with a version that it never ran with."""
     world.slurmctld.up = False
@@ -211,26 +168,3 @@ def test_what_slurmctld_ends_with_at_each_start_is_rejected_and_starts_again_lat
     world.slurmctld.start()
     world.agent.tick()
     assert (world.active, world.agent.status.rejected) == (config_hash(GOOD), None)
-
-
-def test_it_starts_again_also_while_a_change_waits_for_a_slurmctld_that_runs(world: World) -> None:
-    world.start(GOOD)
-    world.slurmctld.forgets = BETTER
-    world.agent.take(dict(BETTER))
-    give_up(world)
-    for _ in range(2):
-        world.clock.sleep(LOOK_AGAIN_SECONDS)
-        world.agent.tick()
-    assert world.ready.exists()
-
-
-def test_the_version_that_it_goes_back_to_has_starts_of_its_own(world: World) -> None:
-    world.start(GOOD)
-
-    def end() -> Result:
-        give_up(world)
-        return Result(code=0)
-
-    world.slurmctld.instead = end
-    world.agent.take(dict(BETTER))
-    assert (world.store.current(), world.ready.exists()) == (config_hash(GOOD), True)

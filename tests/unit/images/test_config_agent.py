@@ -15,7 +15,7 @@ from images.common.slurm_records import nodes_in
 from images.controller.config_agent import POLL_SECONDS, LeavingKeeper, Reaper, may_be_gone, removable
 from images.controller.configuration import Files
 from images.controller.slurmctld import Slurmctld
-from tests.fakes.commands import Answer, FakeClock, FakeRunner
+from tests.fakes.commands import FakeClock, FakeRunner
 from tests.unit.images.agents import World
 from tests.unit.images.leaving_files import BOTH, ONE
 
@@ -76,55 +76,21 @@ class Api:
         return [pool("default", 1)]
 
 
-class Records:
-    """A reaper, and a slurmctld with these node records and these nodes that pending jobs ask for."""
-
-    def __init__(self, text: str, api: Api | None = None) -> None:
-        self.wanted: str | None = ""
-        self.deleted: list[str] = []
-        self.log: list[str] = []
-        answers: dict[str, Answer] = {
-            "scontrol show nodes": Result(code=0, stdout=text),
-            "scontrol delete": self.delete,
-            "squeue": lambda _: Result(code=1) if self.wanted is None else Result(code=0, stdout=self.wanted),
-        }
-        slurmctld = Slurmctld(runner=FakeRunner(answers), clock=FakeClock())
-        self.reaper = Reaper(api=cast("Kube", api or Api()), slurmctld=slurmctld, log=self.log.append)
-
-    def delete(self, argv: Sequence[str]) -> Result:
-        self.deleted.append(argv[-1].removeprefix("nodename="))
-        return Result(code=0)
+def reaped(text: str, api: Api) -> tuple[list[str], str]:
+    """The records that a round removes of these, and what it says first."""
+    log: list[str] = []
+    runner = FakeRunner({"scontrol show nodes": Result(code=0, stdout=text)})
+    Reaper(api=cast("Kube", api), slurmctld=Slurmctld(runner=runner, clock=FakeClock()), log=log.append).round()
+    deleted = [command for command in runner.commands if command.startswith("scontrol delete")]
+    return [command.partition("nodename=")[2] for command in deleted], log[0]
 
 
 def test_a_dead_record_is_removed_and_told_but_not_where_the_api_does_not_answer() -> None:
     text = nodes(default_3=GONE, default_0=["IDLE", "DYNAMIC_NORM"])
-    left_alone = Records(text, Api(broken=True))
-    left_alone.reaper.round()
-    assert "left alone" in left_alone.log[0]
-    assert left_alone.deleted == []
-    removed = Records(text)
-    removed.reaper.round()
-    assert "default-3" in removed.log[0]
-    assert removed.deleted == ["default-3"]
-
-
-def test_a_record_that_a_pending_job_asks_for_stays_until_it_no_longer_does() -> None:
-    records = Records(nodes(default_3=GONE, default_4=GONE))
-    records.wanted = "default-3"
-    records.reaper.round()
-    records.reaper.round()
-    assert set(records.deleted) == {"default-4"}
-    assert [line for line in records.log if "default-3" in line] == [
-        "the record of node default-3 stays for now: a pending job asks for it by name"
-    ]
-
-    records.wanted = None
-    records.reaper.round()
-    assert "default-3" not in records.deleted, "slurmctld did not answer"
-
-    records.wanted = ""
-    records.reaper.round()
-    assert "default-3" in records.deleted
+    deleted, said = reaped(text, Api(broken=True))
+    assert (deleted, "left alone" in said) == ([], True)
+    deleted, said = reaped(text, Api())
+    assert (deleted, "default-3" in said) == (["default-3"], True)
 
 
 # ---------------------------------------------------------------- partitions

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from images.common.cgroups import CannotConfineError, Subtree, memory_limit, take_subtree
+from images.common.cgroups import CannotConfineError, Subtree, take_subtree
 from images.common.command import Result, Runner
 from images.common.process import CannotGoOnError
-from images.worker.confine import Confinement, Topology, described, find, read_topology, write_slurm_conf
+from images.worker.confine import Confinement, Topology, described, find, read_topology
 from images.worker.job_metrics import answer
 from tests.fakes import node_conf
 from tests.fakes.commands import FakeRunner
@@ -64,21 +64,6 @@ def test_jobs_are_held_to_what_the_machine_lets_the_pod_divide(
 ) -> None:
     assert found(tmp_path, "auto", NODE_CONF, **more) == Confinement(confined="take" not in more, description=said)
     assert (tmp_path / "cgroup.conf").read_text().splitlines() == [line for line in ALL if line not in lacks]
-
-
-@pytest.mark.parametrize(
-    ("own_cpus", "given", "said"),
-    [
-        (False, "", ["TaskPlugin=task/none", "ProctrackType=proctrack/linuxproc"]),
-        (True, "proctracktype", ["TaskPlugin=task/affinity"]),
-        (True, "taskplugin proctracktype", []),
-    ],
-)
-def test_a_worker_that_holds_nothing_says_so_unless_the_stack_file_names_the_plugins(
-    tmp_path: Path, own_cpus: bool, given: str, said: list[str]
-) -> None:
-    write_slurm_conf(confined=False, own_cpus=own_cpus, in_jail=False, given=given.split(), directory=tmp_path)
-    assert (tmp_path / "slurm.conf").read_text().splitlines() == said
 
 
 @pytest.mark.parametrize(
@@ -173,13 +158,6 @@ def test_without_a_namespace_the_machine_s_own_tree_is_left_alone(tmp_path: Path
     why, commands = why_not(tmp_path, place=place)
     assert "no cgroup namespace" in why
     assert not commands
-
-
-def test_the_container_s_own_limit(tmp_path: Path) -> None:
-    assert memory_limit(tmp_path) is None, "version 1"
-    for text, limit in (("8589934592", 2**33), ("max", None)):
-        (tmp_path / "memory.max").write_text(f"{text}\n")
-        assert memory_limit(tmp_path) == limit
 
 
 def test_a_node_without_cgroups_tells_of_its_health_alone(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from images.common.command import Result
 from images.common.kubernetes import Kube, KubeError, Object
 from images.controller.await_config import await_config, wanted_of
 from images.controller.check import complaints_in, scratch_files
-from images.controller.configuration import KEEP_VERSIONS, Store, config_hash, read_files
+from images.controller.configuration import KEEP_VERSIONS, Store, read_files
 from images.controller.leave import SETTLE_SECONDS, SILENCE_SECONDS, Leaving
 from images.controller.slurmctld import ClusterId, Slurmctld, command
 from slurm import conf
@@ -31,17 +31,6 @@ def test_old_versions_are_dropped_but_never_the_one_before(tmp_path: Path) -> No
 
     assert {hashes[-1], hashes[-2]} <= kept
     assert len(kept) <= KEEP_VERSIONS + 1
-
-
-def test_a_version_that_a_crash_left_half_written_is_written_again(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    half = tmp_path / "versions" / config_hash(version(1))
-    half.mkdir(parents=True)
-    (half / "slurm.conf").write_text("Max")
-
-    store.publish(version(1))
-
-    assert store.files(config_hash(version(1))) == version(1)
 
 
 def test_kubelets_own_entries_of_a_mounted_config_map_are_not_files(tmp_path: Path) -> None:
@@ -152,70 +141,12 @@ def scratch_conf(text: str, **others: str) -> str:
     return scratch_files({"slurm.conf": text, **others}, "/tmp/s", (1111, 2222))["slurm.conf"]
 
 
-def test_what_is_not_well_formed_is_left_to_slurm() -> None:
-    database = "AccountingStorageType=accounting_storage/slurmdbd\n"
-    for line in ("PriorityWeightAge=much", "AccountingStoreFlags=job_comment,job_all", "AccountingStorageEnforce=x"):
-        assert line in scratch_conf(f"{database}{line}\n")
-
-
 def test_no_program_that_needs_no_job_is_run() -> None:
     for line in (
         "ResumeProgram=/bin/danger", "SuspendProgram=/bin/danger", "resumefailprogram = /bin/danger",
         'SlurmctldPrimaryOnProg="/bin/danger with spaces"', "SlurmSchedLogFile=/danger",
     ):  # fmt: skip
         assert "danger" not in scratch_conf(f"ClusterName=a\n{line}\n")
-
-
-def test_the_real_controllers_state_and_port_are_not_touched() -> None:
-    conf = scratch_conf(
-        "SlurmctldPort=6817\nStateSaveLocation=/var/spool/slurmctld\nSlurmctldPidFile=/run/x SlurmdPort=6818\n"
-    )
-
-    assert "6817" not in conf
-    assert "6818" not in conf
-    assert "/var/spool/slurmctld" not in conf
-    assert "SlurmctldPort=1111\n" in conf
-    assert "StateSaveLocation=/tmp/s/state\n" in conf
-
-
-@pytest.mark.parametrize(
-    ("line", "becomes"),
-    [
-        ("PartitionName=x Stat=UP", "PartitionName=x Stat=UP"),
-        # There is no database.
-        ("PartitionName=main Nodes = ALL QOS=x TRESBillingWeights=CPU=1 State=UP",) * 2,
-        # One of its own.
-        (
-            "AuthAltParameters=jwt_key=/run/slurmstack/keys/jwt_hs256.key,x",
-            "AuthAltParameters=jwt_key=/tmp/s/jwt_hs256.key,x",
-        ),
-    ],
-)
-def test_lines_keep_their_numbers_and_their_options(line: str, becomes: str) -> None:
-    assert scratch_conf(f"# comment\nSlurmctldPort=6817\n\n{line}\n").splitlines()[3] == becomes
-
-
-def test_the_database_is_left_alone_and_what_needs_it_is_left_out() -> None:
-    conf = scratch_conf(
-        "AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=db\nAccountingStorageEnforce=limits\n"
-        "AccountingStorageTRES=gres/gpu\nPriorityWeightAge=1\nPriorityWeightFairshare=2\n"
-        "PriorityWeightTRES=gres/gpu=3\nPriorityDecayHalfLife=7-0\n"
-        "PartitionName=main Nodes=ALL AllowQos=high QOS=x TRESBillingWeights=GRES/gpu=8 MaxTime=5 State=UP\n"
-    )
-
-    for word in ("slurmdbd", "AccountingStorage", "PriorityWeight", "TRESBillingWeights", "qos", "QOS"):
-        assert word not in conf
-    assert "PriorityDecayHalfLife=7-0" in conf
-    assert conf.splitlines()[8].split() == ["PartitionName=main", "Nodes=ALL", "MaxTime=5", "State=UP"]
-
-
-def test_groups_that_come_with_the_configuration_are_not_looked_up_on_this_machine() -> None:
-    line = "PartitionName=main Nodes=ALL AllowGroups={} MaxTime=5\n"
-    group = "physics:x:2000:alice\nbiology:x:2001:\n"
-
-    assert "AllowGroups" not in scratch_conf(line.format("physics,biology"), group=group)
-    assert "AllowGroups=elsewhere MaxTime=5" in scratch_conf(line.format("physics,elsewhere"), group=group)
-    assert "AllowGroups=physics" in scratch_conf(line.format("physics"))
 
 
 def test_included_files_are_cleaned_too() -> None:
@@ -251,7 +182,6 @@ class FakeCluster:
         self.namespace = thing("slurm")
         self.workers = [thing("default-0"), thing("default-1")]
         self.error: KubeError | None = None
-        self.namespace_error: KubeError | None = None
         self.clock = FakeClock()
         self.steps = list(steps)
         self.clock.on_sleep = self.go_on
@@ -265,8 +195,6 @@ class FakeCluster:
         return list(self._answer(self.sets))
 
     def get_namespace(self) -> Object:
-        if self.namespace_error is not None:
-            raise self.namespace_error
         return self.namespace
 
     def list_workers(self) -> list[Object]:
@@ -319,9 +247,3 @@ def test_an_api_that_never_answers_holds_nothing_up_for_long() -> None:
     _, seconds, log = leave((0, {"error": KubeError("no answer from the API server: timed out")}))
     assert SILENCE_SECONDS <= seconds < SILENCE_SECONDS + 1
     assert "timed out" in log
-
-
-def test_one_question_without_an_answer_does_not_make_it_an_ordinary_end() -> None:
-    busy = {"namespace_error": KubeError("busy", 503)}
-    _, seconds, _ = leave((0, DELETED | busy), (5, {"namespace_error": None}), (20, {"workers": []}))
-    assert seconds >= 20

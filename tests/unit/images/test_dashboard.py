@@ -10,12 +10,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from images.common import http_server
 from images.common.slurm_jobs import Job
 from images.dashboard import views
-from images.dashboard.app import JOB_FIELDS, App, Server, Slurm, SlurmAwayError, TokenRefusedError, serve
+from images.dashboard.app import JOB_FIELDS, App, Slurm, SlurmAwayError, TokenRefusedError, serve
 from images.dashboard.views import Node
 
 NOW = 1_800_000_000
@@ -182,17 +179,3 @@ def test_the_page_is_for_who_brings_a_token_as_password_and_goes_through_the_soc
     finally:
         server.shutdown()
         server.server_close()
-
-
-def test_a_fault_of_the_page_is_told_and_a_client_that_went_away_is_not(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    server = Server(str(tmp_path / "socket"), http_server.Handler)  # type: ignore[arg-type]
-    with server:
-        for fault in (BrokenPipeError(), TimeoutError(), FileNotFoundError("slurm.conf")):
-            try:
-                raise fault
-            except OSError:
-                server.handle_error()
-    said = capsys.readouterr().err
-    assert (said.count("Traceback"), "FileNotFoundError: slurm.conf" in said) == (1, True)

@@ -13,7 +13,7 @@ from images.common.slurm_jobs import Job
 from images.common.slurm_node import ROLLS
 from images.common.slurm_records import NodeRecord, node_of
 from images.exporter.metrics import Metrics, put_closed
-from images.exporter.program import OLD_SECONDS, Rounds
+from images.exporter.program import Rounds
 from slurm.alerts import ALERTS
 from slurm.dashboards.boards import BOARDS
 from slurm.prometheus import LONGEST_VALUE
@@ -98,7 +98,6 @@ def rounds_of(
     answers: dict[str, Any],
     *,
     by_person: bool = True,
-    now: Callable[[], float] = lambda: NOW,
     log: Callable[[str], None] = print,
 ) -> Rounds:
     """`answers`: an exception is raised."""
@@ -109,7 +108,7 @@ def rounds_of(
         return answers[name]
 
     sources: Any = SimpleNamespace(**{name: lambda *_, name=name: ask(name) for name in ANSWERS})
-    return Rounds(sources, log, by_person=by_person, now=now, accounting=True)
+    return Rounds(sources, log, by_person=by_person, now=lambda: NOW, accounting=True)
 
 
 def text_of(answers: dict[str, Any], **wanted: Any) -> str:
@@ -142,15 +141,6 @@ def test_with_private_data_no_figure_names_a_user_or_an_account() -> None:
     text = text_of({}, by_person=False)
     assert {"slurm_jobs_running 1", 'slurmstack_job_wait_seconds_max{partition="main"} 100'} <= set(text.splitlines())
     assert not re.search(r"physics|alice|account=", text)
-
-
-def test_a_round_that_never_ends_is_not_told_for_ever() -> None:
-    clock = [NOW]
-    rounds = rounds_of(ANSWERS, now=lambda: clock[0])
-    rounds.round()
-    assert "slurm_jobs_pending 1" in rounds.text()
-    clock[0] = NOW + OLD_SECONDS + 1
-    assert rounds.text() == ""
 
 
 @pytest.mark.parametrize("strange", [{"nodes": ValueError("?")}, {"configuration": "?"}], ids=["read", "understood"])

@@ -10,7 +10,7 @@ import pytest
 
 from images.common.jail_view import JailViewError
 from images.worker import devices, job_mounts
-from images.worker.devices import ALLOW_ALL, BadProgramError, DevicePrograms, check
+from images.worker.devices import ALLOW_ALL, BadProgramError, check
 from images.worker.helper import job_cgroups
 from images.worker.job_mounts import JobMounts
 from tests.unit.images.job_mounts import GID, PID, UID, FakeJobMounts, Kept, job_mounts_in
@@ -57,24 +57,6 @@ def test_what_slurm_writes_is_taken_and_nothing_else() -> None:
     for program in BAD.values():
         with pytest.raises(BadProgramError):
             check(program)
-
-
-def test_a_program_that_each_step_brings_again_is_loaded_once_until_the_job_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    attached: list[int] = []
-    monkeypatch.setattr(devices, "load", lambda _: os.open("/dev/null", os.O_RDONLY))
-    monkeypatch.setattr(devices, "attach", lambda cgroup, _: attached.append(cgroup))
-    programs, job = DevicePrograms(), tmp_path / "job_1"
-    job.mkdir()
-    cgroup = os.open(job, os.O_RDONLY | os.O_DIRECTORY)
-    for program in (ONE, ONE, START + answer(1)):
-        programs.put(cgroup, job, program)
-    assert attached == [cgroup] * 2
-    programs.forget("1")
-    programs.put(cgroup, job, ONE)
-    os.close(cgroup)
-    assert attached == [cgroup] * 3
 
 
 @pytest.fixture
@@ -180,14 +162,6 @@ def test_a_step_decides_for_no_other_job(kept: Kept, loaded: list[bytes]) -> Non
     assert "not a cgroup of" in put(kept, 5, other)
     assert "instruction" in put(kept, 5, kept.cgroups, program=START + b"\x85" + devices.ALLOW_ALL[1:])
     assert not loaded
-
-
-def test_a_job_of_before_this_helper_has_the_time_that_who_asks_gives_it(kept: Kept) -> None:
-    kept.enter(5, "17")
-    kept.__post_init__()  # another takes its place
-    assert kept.ask(9, "end 17") == "ok later"
-    assert kept.ask(9, "end 17 now") == "ok"
-    assert kept.jobs() == []
 
 
 def test_what_is_no_request_is_refused_and_logged(kept: Kept) -> None:

@@ -15,9 +15,7 @@ import pytest
 from images.common.boundary import (
     forget_configuration,
     own_directory,
-    protect_cgroups,
 )
-from images.common.command import Result
 from images.common.jail_view import (
     Bind,
     JailViewError,
@@ -26,10 +24,9 @@ from images.common.jail_view import (
     user_volumes,
 )
 from images.common.mountinfo import WrongFilesystemError, expect_filesystem
-from images.common.process import CannotGoOnError
 from images.login import make_home as make_home_program
 from images.login.sshd import limits_file
-from tests.fakes.commands import FakeMounts, FakeRunner
+from tests.fakes.commands import FakeMounts
 
 POD = """\
 500 400 0:40 / / rw,relatime master:1 - overlay overlay rw
@@ -238,15 +235,3 @@ def test_the_configuration_of_an_earlier_container_is_forgotten(tmp_path: Path, 
     assert not list(cache.iterdir())
     assert not list(run.rglob("slurm.conf"))
     assert tmp_path.exists()
-
-
-def test_cgroups_are_shown_for_reading_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A runtime may mount them to be written, and root in the jail would take its job out of all limits."""
-    runner = FakeRunner()
-    protect_cgroups(tmp_path, runner)
-    assert runner.commands == [], "there are none"
-    monkeypatch.setattr(Path, "is_mount", lambda path: path == tmp_path / "sys/fs/cgroup")
-    protect_cgroups(tmp_path, runner)
-    assert runner.commands == [f"mount -o remount,bind,ro {tmp_path}/sys/fs/cgroup"]
-    with pytest.raises(CannotGoOnError, match="cannot be made read-only: denied"):
-        protect_cgroups(tmp_path, FakeRunner({"mount": Result(code=32, stderr="denied")}))

@@ -5,27 +5,13 @@ from __future__ import annotations
 import pytest
 
 from images.common.slurm_conf import (
-    BLOCK,
     block_of,
     drop_partitions,
     keep_partitions,
-    leaving_partitions,
     without_block,
 )
 from images.controller.configuration import config_hash, stack_part, version_of
 from tests.unit.images.leaving_files import BOTH, GPU_NODES, HEAD, MAIN, ONE
-
-
-def test_a_partition_that_leaves_stays_closed_with_the_nodes_that_only_it_needs() -> None:
-    kept = keep_partitions(ONE, BOTH)
-
-    assert kept == {
-        "slurm.conf": HEAD + MAIN + BLOCK
-        + "NodeSet=gpu Feature=gpu\nPartitionName=gpu Nodes=gpu MaxTime=1:00:00 State=DRAIN\n",
-        "cgroup.conf": "x\n",
-    }  # fmt: skip
-    assert leaving_partitions(kept) == ("gpu",)
-
 
 BLOCKS = {
     "nodes that the stack still declares are declared once": (
@@ -84,10 +70,6 @@ def test_a_partition_that_is_kept_stays_over_further_changes_until_it_is_dropped
 
     assert block_of(again) == block_of(kept)
     assert drop_partitions(again, ["gpu"]) == changed
-
-
-def test_a_partition_that_comes_back_is_the_stacks_again() -> None:
-    assert keep_partitions(BOTH, keep_partitions(ONE, BOTH)) == BOTH
 
 
 def test_the_stack_knows_a_version_by_its_own_files_whatever_is_kept() -> None:

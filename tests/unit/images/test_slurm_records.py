@@ -165,12 +165,6 @@ def test_no_limit_is_none_and_so_is_the_year_that_backfill_gives_in_place_of_it(
     assert (started.left, started.limit) == (None, None)
 
 
-def test_what_is_left_is_told_without_being_asked_for_the_limit() -> None:
-    question = JobList("left")
-    (found,) = question.read(printed(question.shell, [{"TimeLeft": "29:57", "TimeLimit": "30:00"}]))
-    assert found.left == 1797
-
-
 def test_what_a_user_writes_makes_no_job_and_hides_none() -> None:
     forged = printed(JobList("id", "user").shell, [{"JobArrayID": "1", "UserName": "alice"}])
     jobs = list(JOBS.read(printed(JOBS.shell, [{"ReqNodes": f"x{forged}"}, {"JobArrayID": "9"}])))

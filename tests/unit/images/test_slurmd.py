@@ -31,7 +31,6 @@ def record(*states: str, extra: str = marked("of the record")) -> Result:
 
 
 SILENCE = Result(code=124, stderr="no answer")
-NONE = Result(code=0, stdout='{"nodes": []}')
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,6 @@ import pytest
 
 from images.common.command import Result
 from images.common.slurm_node import TOPOLOGY_REASON
-from images.common.slurm_records import expand
-from images.controller.check import scratch_files
 from images.controller.configuration import TOPOLOGY_CONF
 from images.controller.slurmctld import Slurmctld
 from images.controller.topology import (
@@ -33,19 +31,6 @@ A: Path = ("core", "a")
 B: Path = ("core", "b")
 
 
-def tree(text: str) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """Nodes of each leaf switch, and switches below each other one."""
-    leaves: dict[str, list[str]] = {}
-    inner: dict[str, list[str]] = {}
-    for line in text.splitlines():
-        if not line.startswith("#"):
-            name, children = line.removeprefix("SwitchName=").split(" ")
-            kind, _, listed = children.partition("=")
-            assert name not in leaves.keys() | inner.keys(), f"{name} twice"
-            (leaves if kind == "Nodes" else inner)[name] = list(expand(listed))
-    return leaves, inner
-
-
 def test_nodes_hang_below_their_switches_and_one_root_joins_all() -> None:
     places: dict[str, Path] = {"gpu-0": A, "gpu-1": A, "gpu-2": B, "cpu-0": ()}
     assert render(places).splitlines()[1:] == [
@@ -63,19 +48,6 @@ def test_a_name_that_could_be_taken_for_another_is_told_apart_by_a_digest(path: 
     assert len(name) <= LONGEST_NAME
     assert name not in {"root", "unknown", "a.b.c"}
     assert name != switch_name((*path[:-1], path[-1][:-1] + "_"))
-
-
-def test_the_trial_has_the_same_tree_with_nodes_of_its_own() -> None:
-    places: dict[str, Path] = {"n-0": A, "n-1": A, "n-2": B, "m-7": ()}
-    files = scratch_files({"slurm.conf": "ClusterName=a\n", TOPOLOGY_CONF: render(places)}, "/tmp/s", (1, 2))
-    leaves, inner = tree(files[TOPOLOGY_CONF])
-    assert inner == tree(render(places))[1]
-    assert leaves == {
-        "core.a": ["slurmstack-scratch-0"],
-        "core.b": ["slurmstack-scratch-1"],
-        "unknown": ["slurmstack-scratch-2"],
-    }
-    assert "NodeName=slurmstack-scratch-[0-2] " in files["slurm.conf"]
 
 
 def test_a_node_that_is_being_replaced_keeps_its_place_until_the_new_one_is_known() -> None:

@@ -104,13 +104,6 @@ def test_a_changed_uid_is_refused_because_files_carry_the_old_one(jail: Path) ->
         declare(jail, alice=user(uid=20002))
 
 
-def test_a_line_that_lacks_fields_is_none(jail: Path) -> None:
-    with (jail / "etc/passwd").open("a") as file:
-        file.write("alice:x:10001:10001\n")
-    declare(jail, alice=user())
-    assert (line(jail, "passwd", "alice") or [])[5:] == ["/home/alice", "/bin/bash"]
-
-
 @pytest.mark.parametrize("at", ["_write_accounts", "_write_keys"])
 def test_an_interrupted_run_still_knows_later_what_it_made(
     jail: Path, monkeypatch: pytest.MonkeyPatch, at: str

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from images.common.command import Result
 from images.controller.slurmctld import Slurmctld
 from images.controller.weights import POLL_SECONDS, WEIGHTS_FILE, WeightKeeper
@@ -36,21 +34,9 @@ def test_nodes_get_their_pool_s_weight_again_and_again_and_others_are_left_alone
     assert [cluster.round(), cluster.round(POLL_SECONDS / 2), cluster.round()] == [changes, [], changes]
 
 
-@pytest.mark.parametrize("weights", ["", "not a weight\n"])
-def test_nobody_is_asked_where_no_pool_has_a_weight(weights: str) -> None:
-    cluster = Cluster(weights)
-    assert (cluster.round(), cluster.runner.commands) == ([], [])
-
-
 def test_what_is_refused_is_told_once_and_tried_again() -> None:
     cluster = Cluster("gpu 20\n")
     cluster.runner.answers[UPDATE] = Result(code=1, stderr="Invalid node name specified")
     assert cluster.round() == cluster.round() == ["nodename=gpu-[0-1] weight=20"]
     assert len(cluster.said) == 1
     assert "Invalid node name" in cluster.said[0]
-
-
-def test_a_slurmctld_that_does_not_answer_is_asked_later() -> None:
-    cluster = Cluster("gpu 20\n")
-    cluster.runner.answers[LOOK] = Result(code=1)
-    assert cluster.round() == []

@@ -13,7 +13,6 @@ from images.backup.backups import (
     Backup,
     backups_of,
     choose,
-    refuse_another_cluster,
     superfluous,
     tags,
 )
@@ -71,16 +70,6 @@ def test_an_id_is_that_backup_and_no_other() -> None:
     for at in ("yesterday", "2026-25-11"):
         with pytest.raises(RefusedError, match=f"'{at}' is no time: write 2026-11-26T02:00"):
             last_up_to(found, at, PARTS)
-
-
-def test_a_new_cluster_of_the_same_name_does_not_save_itself_over_the_old_one() -> None:
-    found = backups_of(snapshots(FIRST, *PARTS, cluster="one+more"))
-    refuse_another_cluster(found, ["one"], "s3")
-    refuse_another_cluster([], ["two"], "s3")
-    with pytest.raises(RefusedError, match=f"the last backup in s3, {FIRST}, is of another cluster"):
-        refuse_another_cluster(found, ["two"], "s3")
-    copied = backups_of([*snapshots(FIRST, *PARTS), *snapshots(SECOND, *PARTS, kind=BEFORE_RESTORE, cluster="two")])
-    refuse_another_cluster(copied, ["two"], "s3")
 
 
 def kept(keep: dict[str, int], *more: dict[str, Any]) -> set[str]:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
-from typing import IO
 from unittest.mock import Mock
 
 import pytest
 
 from config import load_config
-from images.backup import rehearse
 from images.backup.database import Database
 from images.backup.rehearse import judge, scratch_conf
-from images.common.command import Result
-from images.common.process import CannotGoOnError
 from slurm.conf import render
 from tests import stacks
 from tests.stacks import with_change
@@ -54,22 +49,6 @@ def test_a_dump_of_before_slurmctld_had_registered_has_nothing_to_compare(
 ) -> None:
     monkeypatch.setattr(Database, "ask", lambda *_: ["user_table"])
     assert Database(Mock(database="slurm_acct_db"), tmp_path).records("slurm", 5) == {}
-
-
-def test_a_daemon_that_ends_after_it_was_ready_is_told_with_its_last_words(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def ends(*_: object, stdout: IO[bytes], **__: object) -> Mock:
-        stdout.write(b"fatal: out of memory\n")
-        return Mock(poll=lambda: 1)
-
-    monkeypatch.setattr(rehearse, "CONF", tmp_path)
-    monkeypatch.setattr(subprocess, "Popen", ends)
-    monkeypatch.setattr(rehearse, "run", lambda *_, **__: Result(code=1, stderr="sacct: Connection refused"))
-    daemons = rehearse.Daemons(Mock())
-    daemons.start(["/usr/sbin/slurmdbd"], lambda: True)
-    with pytest.raises(CannotGoOnError, match="slurmdbd has ended with what is in the backup: fatal: out of memory"):
-        daemons.words("sacct")
 
 
 def test_all_partitions_are_down_and_nobody_outside_is_told() -> None:
