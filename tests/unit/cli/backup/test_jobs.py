@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -59,31 +58,6 @@ def test_whoever_ends_a_command_ends_what_it_has_asked(monkeypatch: pytest.Monke
     by_signals.assert_called_once_with()
     made = cluster.jobs[-1]["metadata"]["name"]
     assert cluster.said[-1] == f"delete job {made} --ignore-not-found --wait=false"
-
-
-def test_a_pod_that_has_begun_and_is_gone_has_not_done_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It goes away while it puts the database back; only later does Kubernetes say so of the Job."""
-
-    class Evicted(Cluster):
-        looks = 0
-
-        def items(self, kind: str, *arguments: str) -> list[dict[str, Any]]:
-            if not self.jobs or not {"restore", "job-name=restore"} & {*arguments}:
-                return super().items(kind, *arguments)
-            if kind == "pod":
-                running = {"name": "restore-state", "state": {"running": {}}}
-                pod = {"metadata": {"name": "restore-x"}, "status": {"initContainerStatuses": [running]}}
-                return [pod] if self.looks < 3 else []
-            self.looks += 1
-            ended = {"conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]}
-            return [{"metadata": {"uid": "restore-x"}, "status": ended if self.looks > 6 else {}}]
-
-    monkeypatch.setattr(jobs, "STUCK", -1)
-    cluster = Evicted()
-    cluster.kept = "Evicted: the node was low on memory"
-    caught = failed(cluster, "state", "database", copy=False, says="the job restore failed")
-    assert "what was stopped stays so" in caught.hint
-    assert not [line for line in cluster.said if line.startswith("scale") and not line.endswith("=0")]
 
 
 def test_what_a_container_said_last_is_the_message() -> None:

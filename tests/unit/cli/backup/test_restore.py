@@ -8,7 +8,6 @@ from unittest.mock import Mock
 import pytest
 
 from cli.backup.restore import Restoring, parts_of
-from cli.change.apply import forget_restore
 from cli.change.owner import is_put_back, is_stopped, refuse_half_restored
 from cli.errors import Failure, Refused
 from slurm.names import ACCOUNTING, CONTROLLER
@@ -44,17 +43,6 @@ def test_the_jail_alone_leaves_slurmctld_alone() -> None:
     assert "scale statefulset/login --replicas=0" in said
 
 
-def test_what_is_replaced_is_saved_as_such_and_no_part_more() -> None:
-    cluster = Cluster()
-    restored(cluster, "database")
-    copied = cluster.jobs[0]["spec"]["template"]["spec"]
-    assert not copied["initContainers"]
-    (container,) = copied["containers"]
-    told = {item["name"]: item["value"] for item in container["env"]}
-    assert (container["name"], told["KIND"], told["PARTS"]) == ("backup-state", "before-restore", "state database")
-    assert "affinity" not in copied, "slurmctld is away"
-
-
 def test_where_the_restore_fails_nothing_is_started_and_the_same_again_knows_how_many_there_were() -> None:
     cluster = Cluster(restore_state=1)
     assert "`slurmstack restore --what state --at 20261126T020000Z` goes on" in failed(cluster, "state").hint
@@ -80,21 +68,6 @@ def test_what_is_left_stopped_is_no_half_restore_and_notes_the_backup_at_slurmct
     assert is_put_back(controller)
     failed(cluster, "state", copy=False, says="slurmdbd stopped by an earlier restore", what=Refused)
     assert "scale statefulset/cpu --replicas=4" in restored(cluster, "state", "database", copy=False)
-
-
-def test_an_apply_that_starts_what_was_left_stopped_may_be_cut_short_and_takes_the_notes_away_at_its_end() -> None:
-    cluster = Cluster()
-    Restoring(cluster.kubectl, "slurm", ["state", "database"], REPORT).run("20261126T020000Z", copy=False, start=False)
-    sets = {each["metadata"]["name"]: each for each in cluster.objects if each["kind"] in {"StatefulSet", "Deployment"}}
-    sets["controller"]["spec"]["replicas"] = 1
-    refuse_half_restored(cluster.objects)  # the same apply again goes on
-    for each in sets.values():
-        each["spec"]["replicas"] = 1
-    cluster.said = []
-    forget_restore(cluster.kubectl, "slurm", cluster.objects)
-    assert "annotate statefulset/controller slurmstack/put-back- slurmstack/replicas-before-restore-" in cluster.said
-    left = {note for each in sets.values() for note in each["metadata"].get("annotations", {})}
-    assert not {"slurmstack/put-back", "slurmstack/replicas-before-restore"} & left
 
 
 @pytest.mark.parametrize(
@@ -128,36 +101,11 @@ def test_a_store_that_is_away_by_then_has_touched_nothing() -> None:
     assert not [item for item in cluster.objects if is_stopped(item)]
 
 
-def test_where_nothing_can_be_started_again_the_cause_is_told_and_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = Cluster(restore_choose=1)
-    monkeypatch.setattr(Restoring, "_start", Mock(side_effect=Failure("the API server is away")))
-    caught = failed(cluster, "state", copy=False, says="the store is away; .*started again: the API server is away")
-    assert "`slurmstack restore --what state --at 20261126T020000Z` goes on" in caught.hint
-
-
 def test_an_interruption_leaves_the_job_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cli.backup.restore.follow_job", Mock(side_effect=KeyboardInterrupt))
     cluster = Cluster()
     failed(cluster, "state", copy=False, says="the job restore goes on in the cluster")
     assert "scale statefulset/cpu --replicas=4" not in cluster.said
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), Failure("the API server is away")])
-def test_what_is_cut_short_while_it_starts_is_started_by_an_apply(
-    monkeypatch: pytest.MonkeyPatch, error: BaseException
-) -> None:
-    """What was accepted meanwhile would be lost by another restore."""
-    cluster, scale = Cluster(), Restoring._scale
-
-    def away(self: Restoring, item: dict[str, Any], replicas: int, *, note: str | None) -> None:
-        if item["metadata"]["name"] == "cpu" and replicas:
-            raise error
-        scale(self, item, replicas, note=note)
-
-    monkeypatch.setattr(Restoring, "_scale", away)
-    caught = failed(cluster, "state", copy=False, says=r"interrupted while it was started|the API server is away")
-    assert caught.hint == "all is put back: `slurmstack up` starts what is still stopped"
-    refuse_half_restored(cluster.objects)
 
 
 @pytest.mark.parametrize(
@@ -182,17 +130,3 @@ def test_what_ends_again_and_again_is_not_waited_for_for_hours(
     else:
         caught = failed(cluster, *parts, copy=False, says=f"slurm of {component} ends again and again")
         assert caught.hint == f"`slurmstack logs {component}` says why"
-
-
-@pytest.mark.parametrize("step", ["_end_pods", "_save"])
-def test_a_backup_that_begins_meanwhile_is_seen(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
-    cluster, done = Cluster(), getattr(Restoring, step)
-
-    def slow(self: Any, what: Any) -> None:
-        done(self, what)
-        cluster.running = ["backup-29"]
-
-    monkeypatch.setattr(Restoring, step, slow)
-    failed(cluster, "state", says="the job backup-29 runs")
-    assert "run restore" not in cluster.said
-    assert not [item for item in cluster.objects if is_stopped(item)]

@@ -74,25 +74,6 @@ def test_what_an_operator_reads_leaves_with_the_stack_s_wish_for_it() -> None:
     assert words.startswith("prometheusrule.monitoring.coreos.com/slurm -n slurm")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Complaining(FakeCluster):
-    """Answers with a complaint where it is asked for what an operator reads."""
-
-    complaint: str
-
-    def run(self, *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
-        if "--raw" in arguments:
-            return subprocess.CompletedProcess(arguments, 1, "", self.complaint)
-        return super().run(*arguments, **more)
-
-
-def test_a_kind_that_cannot_be_read_is_not_taken_for_one_that_the_cluster_does_not_know() -> None:
-    for why in ("(NotFound): the server could not find the requested resource", "(Forbidden): no rights"):
-        assert planned_in(Complaining(items_there=[], complaint=f"Error from server {why}"))
-    with pytest.raises(Failure, match="Timeout: request did not complete"):
-        planned_in(Complaining(items_there=[], complaint="Error from server: Timeout: request did not complete"))
-
-
 def test_a_job_that_failed_is_made_anew_and_one_that_has_done_its_work_is_not() -> None:
     names = {item.name for item in fresh()[1].objects if item.kind == "Job"}
     failed = next(name for name in names if name.startswith("users-"))

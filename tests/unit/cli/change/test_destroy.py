@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from cli.change.jobs import JobsTouched, Touched
-from cli.change.owner import KEPT, KEPT_OF, PUT_BACK, ROTATING
-from cli.change.plan import OPERATED, RIGHTS_OUTSIDE, plan
+from cli.change.owner import KEPT, KEPT_OF, ROTATING
+from cli.change.plan import RIGHTS_OUTSIDE, plan
 from cli.commands import destroy
 from cli.engine import pulumi as engines
 from cli.errors import Failure, Refused
@@ -187,14 +187,6 @@ def test_a_restore_that_is_not_finished_is_not_forgotten_with_what_it_has_stoppe
     assert not kubectl.deleted
 
 
-def test_no_release_is_noted_of_what_a_restore_has_left_stopped(kubectl: Cluster, call: Call) -> None:
-    (there,) = [item for item in kubectl.items_there if item["metadata"]["name"] == CONTROLLER]
-    there["metadata"] = {**there["metadata"], "annotations": {PUT_BACK: "20261126T020000Z"}}
-    there["spec"]["replicas"] = 0
-    call()
-    assert '"slurm": ""' in kubectl.told[0], "it may be another one than that of its pods"
-
-
 def test_claims_volumes_and_keys_stay_labelled_and_what_others_have_put_there_and_all_else_goes(
     kubectl: Cluster, call: Call
 ) -> None:
@@ -218,28 +210,6 @@ def test_claims_volumes_and_keys_stay_labelled_and_what_others_have_put_there_an
     kubectl.told.clear()
     call()
     assert not any(KEPT_OF in line for line in kubectl.told), "cut short and finished, it keeps what was noted"
-
-
-def test_each_kind_that_the_cluster_need_not_know_goes_and_what_cannot_be_deleted_is_told(
-    kubectl: Cluster, call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    complaints = {
-        "servicemonitors": 'error: the server doesn\'t have a resource type "servicemonitors"',
-        "podmonitors": "Error from server (Forbidden): whoever made the cluster could not make these either",
-    }
-    run = Cluster.run
-
-    def complaining(self: Cluster, *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
-        done = run(self, *arguments, **more)
-        said = complaints.get(arguments[1].partition(".")[0]) if arguments[0] == "delete" else None
-        return subprocess.CompletedProcess(arguments, 1, "", said) if said else done
-
-    monkeypatch.setattr(Cluster, "run", complaining)
-    call()
-    assert [line.partition(".")[0] for line in kubectl.deleted if ".monitoring." in line] == list(OPERATED)
-    complaints["prometheusrules"] = "Error from server: etcdserver: request timed out"
-    with pytest.raises(Failure, match="etcdserver: request timed out"):
-        call()
 
 
 @pytest.mark.parametrize(

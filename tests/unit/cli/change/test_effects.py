@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cli.change.change import Change, compare, immutable_properties, of_object
+from cli.change.change import Change, compare, of_object
 from cli.change.effects import Effect, effects
 from cli.change.owner import PUT_BACK
 from cli.program.values import UNKNOWN, Resource, Secret
@@ -152,15 +152,6 @@ def test_an_existing_resource_under_its_former_name_is_the_same_resource() -> No
     assert not compare([old], [renamed])
     assert not compare([old], [moved])
     assert {change.action for change in compare([old], [resource(FILESYSTEM, "slurm-root")])} == {"create", "delete"}
-
-
-def test_a_path_through_a_list_looks_at_each_element() -> None:
-    type_ = "kubernetes:apps/v1:StatefulSet"
-    assert "spec.selector" in immutable_properties(type_)
-    old = resource(type_, "x", {"spec": [{"selector": 1}, {"selector": 2}]})
-    new = resource(type_, "x", {"spec": [{"selector": 1}, {"selector": 3}]})
-    (change,) = compare([old], [new])
-    assert (change.action, change.because[0].old, change.because[0].new) == ("replace", [1, 2], [1, 3])
 
 
 # Which changes of an object of Kubernetes are refused: of claims, of what is in the jail, of names

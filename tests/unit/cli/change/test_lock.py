@@ -13,11 +13,8 @@ from typing import Any
 import pytest
 
 from cli.change import lock
-from cli.change.apply import apply
 from cli.change.lock import PROCESS, held, machine
-from cli.change.plan import Plan
 from cli.errors import Failure
-from cli.program.recording import KeptValues, Manifest
 from local.report import PlainReport, Step
 from tests.fakes.kubectl import PlayedKubectl
 
@@ -31,18 +28,13 @@ class Api(PlayedKubectl):
 
     leases: dict[str, Any] = field(default_factory=dict)
     state: dict[str, Any] = field(default_factory=lambda: {"namespace": "there", "made": 0})
-    calls: list[tuple[str, ...]] = field(default_factory=list)
 
     def run(
         self, *arguments: str, stdin: str | None = None, check: bool = True, **_: float
     ) -> subprocess.CompletedProcess[str]:
         del check
-        self.calls.append(arguments)
         verb, body = arguments[0], json.loads(stdin) if stdin else {}
-        complaint = self._refusal(verb, body) if "--raw" in arguments else ""
-        if verb == "create" and "--raw" not in arguments:  # the keys
-            complaint = "(AlreadyExists): secrets exist"
-        if complaint:
+        if complaint := self._refusal(verb, body):
             return subprocess.CompletedProcess(arguments, 1, "", f"Error from server {complaint}")
         if verb == "create":
             self.write(body)
@@ -146,23 +138,3 @@ def test_what_is_left_of_the_lock_at_the_end_is_that_of_others(meanwhile: str) -
             api.held_by("bob")
     holders = [lease["spec"]["holderIdentity"] for lease in api.leases.values()]
     assert holders == (["bob"] if meanwhile == "bob has it" else [])
-
-
-def test_of_two_that_make_the_same_cluster_the_second_takes_the_lock_and_gives_up_before_it_makes_other_keys() -> None:
-    api = Api(state={"namespace": "absent", "made": 0})
-    documents = [{"kind": kind, "metadata": {"name": "slurm"}} for kind in ("Namespace", "PersistentVolumeClaim")]
-    objects = tuple(Manifest(document=document) for document in documents)
-    keys = KeptValues({})
-    keys.random_bytes("munge", 32)
-    planned = Plan(namespace="slurm", objects=objects, kept=keys, live={}, inside={}, left=(), effects=())
-    with held(api, "slurm", "up", Told()) as ours:
-        assert not ours.is_held
-        api.state["namespace"] = "there"
-        with pytest.raises(
-            Failure, match="another `slurmstack up` has made keys for the cluster in namespace 'slurm' meanwhile"
-        ):
-            apply(api, planned, ours)
-        assert ours.is_held
-        assert api.leases
-    changed = [call[0] for call in api.calls if "--raw" not in call]
-    assert changed == ["apply", "create"], "the namespace, and keys that nobody has taken"

@@ -44,16 +44,6 @@ def test_what_would_start_slurm_in_the_midst_of_a_restore_is_to_be_suspended(
         backup.restore(file, yes=True)
 
 
-def test_a_backup_is_told_by_its_id(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    said = "backup-state: backup 20261126T020003Z: keys, state\nbackup-state: state is saved in backup 2026\n"
-    for name, played in (("reach", None), ("refuse_restoring", None), ("run_job", said)):
-        monkeypatch.setattr(backup, name, lambda *_, played=played, **__: played)
-    backup.now(stack_file(tmp_path, stacks.existing_full()))
-    assert capsys.readouterr().out.startswith("the backup 20261126T020003Z is made;")
-
-
 ENDED = {
     "backup": "20261126T020000Z", "ok": True, "seconds": {"total": 33, "slurmctld": 4},
     "found": {"state": {"jobs": 3}}, "problems": ["database: lost"],

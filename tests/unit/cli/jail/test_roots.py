@@ -13,7 +13,6 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cli.app import app
-from cli.backup.jobs import answer_in
 from cli.commands import jail as commands
 from cli.errors import Failure, Refused
 from cli.jail import roots
@@ -102,24 +101,6 @@ def call(*arguments: str) -> Result:
 def failure_of(result: Result) -> Failure:
     assert isinstance(result.exception, Failure), result.output
     return result.exception
-
-
-def test_the_job_that_looks_is_like_the_one_that_fills_but_is_taken_for_none() -> None:
-    cluster = Cluster(stack(root="blue", carry=["/opt"]))
-    kubectl = as_kubectl(cluster)
-
-    written = roots.ask(kubectl, "slurm", roots.filling_job(kubectl, "slurm"), REPORT, "diff", ROOT="blue")
-
-    assert answer_in(written) == FOUND
-    (made,) = cluster.made
-    like = roots.filling_job(kubectl, "slurm")["spec"]["template"]["spec"]
-    (container,) = made["spec"]["template"]["spec"]["containers"]
-    assert container["command"] == ["/usr/libexec/slurmstack/roots", "diff"]
-    assert container["env"] == [{"name": "ROOT", "value": "blue"}]
-    for key in ("image", "volumeMounts", "securityContext"):
-        assert container[key] == like["containers"][0][key]
-    labels = [made["metadata"]["labels"], made["spec"]["template"]["metadata"]["labels"]]
-    assert {item["app.kubernetes.io/component"] for item in labels} == {"jail-roots"}
 
 
 def test_a_root_that_anything_uses_is_not_removed() -> None:

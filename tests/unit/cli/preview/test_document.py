@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -23,12 +22,10 @@ from cli.preview.document import (
     exit_status,
     planned_policy,
     policy_of,
-    run_again,
 )
 from cli.stack import Stack, open_stack
 from config import load_config
 from config.cluster import ClusterConfig
-from slurm.policy import policy_document
 from tests import stacks
 from tests.fakes.kubectl import FakeKubectl, PlayedKubectl, listed, thing
 from tests.unit.cli.command_line import stack_file
@@ -83,10 +80,6 @@ def test_what_only_the_api_server_refuses_is_in_the_document_too(
 # The policy in preview and up: asked of Slurm where it runs, told from nothing where it does not
 
 
-UID_LABEL = "batch.kubernetes.io/controller-uid"
-CHANGED = PolicyPlan(changes=("~ account ml: fairshare 7 => 10",), notes=())
-
-
 def configuration(**sections: Any) -> ClusterConfig:
     users = {"alice": {"uid": 10001, "accounts": ["ml"]}}
     return load_config({**stacks.dev(), "users": users, "accounts": {"ml": {"fairshare": 10}}, **sections})
@@ -94,35 +87,24 @@ def configuration(**sections: Any) -> ClusterConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Slurmdbd(PlayedKubectl):
-    """Answers from what is given here; notes what it was asked."""
+    """Answers from what is given here."""
 
     ready: str = "True"
     printed: str = ""
     complained: str = ""
     code: int = 0
-    job_state: str = "Complete"
-    calls: list[tuple[str, ...]] = field(default_factory=list)
-    stdin: list[str] = field(default_factory=list)
 
     def run(
         self, *arguments: str, stdin: str | None = None, check: bool = True, seconds: float = 600
     ) -> subprocess.CompletedProcess[str]:
+        del stdin
         assert not check or not self.complained
         assert seconds == 600, "a large policy may take minutes"
-        self.calls.append(arguments)
-        self.stdin.append(stdin or "")
         code = self.code or int(bool(self.complained))
         return subprocess.CompletedProcess(arguments, code, self.printed, self.complained)
 
-    def items(self, *arguments: str) -> list[dict[str, Any]]:
-        if UID_LABEL in arguments:
-            ended = [{"state": {"terminated": {"exitCode": 0 if self.job_state == "Worked" else 1}}}]
-            labels = {UID_LABEL: "u1"}
-            return [{"metadata": {"labels": labels}, "status": {"containerStatuses": ended}}]
-        if arguments[0] == "pod":
-            return [{"status": {"conditions": [{"type": "Ready", "status": self.ready}]}}] if self.ready else []
-        status = {"conditions": [{"type": self.job_state, "status": "True"}]}
-        return [{"metadata": {"uid": "u1", "name": "policy-12345678"}, "status": status}] if self.job_state else []
+    def items(self, *_: str) -> list[dict[str, Any]]:
+        return [{"status": {"conditions": [{"type": "Ready", "status": self.ready}]}}] if self.ready else []
 
 
 @pytest.mark.parametrize("kubectl", [None, Slurmdbd(ready=""), Slurmdbd(ready="False")])
@@ -131,33 +113,6 @@ def test_nothing_is_told_of_a_first_start_and_nothing_without_accounting(kubectl
     without = configuration(accounting={"enabled": False}, accounts={}, users={})
     assert planned_policy(Slurmdbd(), without) is None
     assert policy_of(cast("Stack", SimpleNamespace(config=without))) is None, "no cluster is looked for"
-
-
-def test_slurm_is_asked_in_slurmdbd_s_pod_with_the_document_on_standard_input() -> None:
-    kubectl = Slurmdbd(printed=json.dumps({"changes": list(CHANGED.changes), "notes": []}))
-    assert planned_policy(kubectl, configuration()) == CHANGED
-    (asked,) = kubectl.calls
-    assert asked[:7] == ("exec", "-i", "-n", "slurm", "slurmdbd-0", "-c", "slurmdbd")
-    assert asked[-3:] == ("/usr/libexec/slurmstack/policy", "--plan", "-")
-    assert kubectl.stdin == [policy_document(configuration())]
-
-
-@pytest.mark.parametrize(
-    ("planned", "state", "deleted"),
-    [
-        (CHANGED, "Complete", True),
-        (CHANGED, "Worked", True),
-        (CHANGED, "Failed", False),
-        (PolicyPlan(changes=(), notes=("! account x",)), "Complete", False),
-        (None, "Complete", False),
-    ],
-)
-def test_the_finished_job_goes_only_where_slurm_has_something_else(
-    planned: PolicyPlan | None, state: str, deleted: bool
-) -> None:
-    kubectl = Slurmdbd(job_state=state)
-    run_again(kubectl, configuration(), planned)
-    assert any(call[:2] == ("delete", "job") for call in kubectl.calls) == deleted
 
 
 @pytest.mark.parametrize("code", [0, NO_SLURMDBD])

@@ -10,27 +10,10 @@ import yaml
 
 from cli.commands.stack import INDEX, read_file, write
 from cli.errors import Failure
-from cli.program.recording import Recording, Registration, manifests
-from cli.program.values import UNKNOWN, Secret, reveal
+from cli.program.recording import manifests
+from cli.program.values import reveal
 from tests import stacks
 from tests.recordings import record
-
-
-def _registration(type_: str, inputs: dict[str, Any]) -> Registration:
-    return Registration(
-        urn=f"urn:pulumi:test::slurmstack::{type_}::thing",
-        type=type_,
-        name="thing",
-        parent="",
-        custom=True,
-        provider="",
-        protect=False,
-        deleted_with="",
-        dependencies=(),
-        aliases=(),
-        inputs=inputs,
-    )
-
 
 KINDS_WITH_DATA = {"Namespace", "PersistentVolume", "PersistentVolumeClaim"}
 
@@ -116,21 +99,6 @@ def test_a_file_that_somebody_else_wrote_is_never_overwritten(tmp_path: Path) ->
         write(manifests(record(stacks.dev(), stack="dev")), tmp_path)
     assert foreign.read_text(encoding="utf-8") == "mine"
     assert not (tmp_path / INDEX).exists()
-
-
-def test_a_value_that_only_an_update_can_tell_is_not_rendered() -> None:
-    recording = Recording(
-        [_registration("kubernetes:core/v1:Service", {"kind": "Service", "spec": {"clusterIP": UNKNOWN}})]
-    )
-    with pytest.raises(Failure, match="only known after an update"):
-        manifests(recording)
-
-
-def test_a_secret_value_outside_of_a_secret_is_not_rendered() -> None:
-    inputs = {"kind": "ConfigMap", "data": {"key": Secret("hidden")}}
-    with pytest.raises(Failure, match="in the clear") as caught:
-        manifests(Recording([_registration("kubernetes:core/v1:ConfigMap", inputs)]))
-    assert "hidden" not in caught.value.message
 
 
 @pytest.mark.parametrize("text", ["{", "[]"])

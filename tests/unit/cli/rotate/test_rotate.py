@@ -152,34 +152,6 @@ def test_no_key_is_in_an_argument_or_annotation(kubectl: Cluster, key: str) -> N
     assert ROTATING not in annotations, "it has ended"
 
 
-def test_a_rotation_that_was_cut_short_goes_on_with_its_key_at_one_moment_and_starts_nobody_twice(
-    kubectl: Cluster,
-) -> None:
-    first = Rotation(kubectl, "slurm", KEYS["munge"])
-    assert not first.begin()
-    kubectl.copies["default-0"] = kubectl.digest()  # it was started again, and then the command was killed
-    assert run(kubectl, "munge").startswith("pods did not understand each other for ")
-    assert kubectl.digest() == first.digest
-    assert sorted(kubectl.restarted) == ["controller-0", "login-0"]
-    assert len({found for words in kubectl.said for found in re.findall(r"-lt (\d+)", words[-1])}) == 1
-
-
-def test_a_machine_whose_clock_cannot_be_read_any_more_ends_a_rotation_that_can_go_on(
-    kubectl: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spread = Rotation.spread
-
-    def then_lost(begun: Rotation, step: Any) -> None:
-        spread(begun, step)
-        kubectl.silent.add("controller-0")
-
-    monkeypatch.setattr(Rotation, "spread", then_lost)
-    with pytest.raises(Failure, match="controller-0: no answer") as caught:
-        run(kubectl, "munge")
-    assert "run this again" in caught.value.hint
-    assert kubectl.restarted == []
-
-
 def test_a_rotation_of_the_database_s_password_goes_on_while_slurmdbd_may_not_log_in(
     kubectl: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,24 +186,6 @@ def test_a_worker_that_leaves_meanwhile_keeps_no_other_from_the_new_host_key(
     assert [words[words.index("-c") - 1] for words in kubectl.said if "kill -HUP 1" in words[-1]].count(
         "default-2"
     ) == 1
-
-
-def test_a_database_that_ends_meanwhile_is_not_left_with_the_old_password(
-    kubectl: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    database = pod("database-0", "mariadbd")
-    kubectl.items_there.extend([database, pod("slurmdbd-0", "slurmdbd")])
-    spread = Rotation.spread
-
-    def then_ends(begun: Rotation, step: Any) -> None:
-        spread(begun, step)
-        database["status"]["initContainerStatuses"][0]["state"] = {"waiting": {}}
-        kubectl.silent.add("database-0")
-
-    monkeypatch.setattr(Rotation, "spread", then_ends)
-    with pytest.raises(Failure, match="database-0: no answer"):
-        run(kubectl, "database-password")
-    assert kubectl.restarted == [], "slurmdbd goes on with the password that the database has"
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from tests import stacks
 from tests.fakes.kubectl import FakeKubectl, listed, thing
 from tests.stacks import with_change
 from tests.unit.cli.doctor.cluster.recorded_cluster import CONFIG, NOW, RecordedCluster, recorded
-from tests.unit.cli.doctor.cluster.situations import Ill, lost_slurmctld
+from tests.unit.cli.doctor.cluster.situations import Ill
 
 Show = Callable[[Status], str]
 """Prints a status; returns what was printed."""
@@ -122,25 +122,6 @@ def test_a_slurmctld_that_does_not_answer_and_one_without_nodes_are_told_apart(
     assert found.slurmdbd_answers is None  # nobody can tell
     cluster.slurm["sinfo"] = (0, [])
     assert "slurmctld has no nodes" in show(read_status(cluster, CONFIG))
-
-
-def test_a_slurmctld_whose_machine_is_lost_is_said_in_one_sentence_with_the_command(
-    cluster: RecordedCluster, show: Show
-) -> None:
-    """Also to those who see no machines, and while its pod still counts as running."""
-    lost_slurmctld(cluster)
-    del cluster.thing("Pod", "controller-0")["metadata"]["deletionTimestamp"]
-    cluster.remove("Node", "node-1")
-    lines = show(read_status(cluster, CONFIG)).splitlines()
-    (pod,) = (line.split() for line in lines if line.startswith("controller-0"))
-    assert pod[:3] == ["controller-0", "Running", "no"]
-    (said,) = (line for line in lines if line.startswith("slurmctld "))
-    assert said.startswith("slurmctld is down with its machine node-1: no other one is started while")
-    assert "; only once node-1 is really off" in said
-    assert said.endswith(": kubectl --context test delete node node-1")
-    cluster.refused["exec"] = "of 1,000 characters " * 50
-    found = read_status(cluster, CONFIG)
-    assert [len(text) for text in (found.slurmctld, found.unread["jail"])] == [200, 200]
 
 
 def test_a_slurmdbd_and_a_queue_that_are_silent_are_said_and_the_rest_is_shown(

@@ -152,11 +152,6 @@ def test_where_there_are_no_records_that_is_said_with_what_to_do(controller: Any
         assert len([words for words in controller.asked if words[0] == "exec"]) == 1
 
 
-def test_jobs_that_have_not_run_count_nothing() -> None:
-    waiting = [job_line(start=word, end="Unknown", seconds=0, tres="", cpus=0) for word in ("Unknown", "None")]
-    assert report(*parse_runs([*waiting, job_line(end=epoch(0), seconds=0), ""]), hours=48).rows == ()
-
-
 # ---------------------------------------------------------------- output
 
 

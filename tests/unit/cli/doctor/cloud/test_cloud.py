@@ -10,7 +10,7 @@ import nebius.api.nebius.mk8s.v1 as mk8s
 import pytest
 from nebius.api.nebius.common.v1 import ResourceMetadata
 
-from cli.doctor.cloud.check import Finding, diagnose, machines_of
+from cli.doctor.cloud.check import Finding, diagnose
 from config import load_config
 from config.sections.cloud import NebiusCloud
 from tests.fakes import nebius_answers as cloud
@@ -182,26 +182,3 @@ def test_preemptible_machines_have_a_quota_and_capacity_of_their_own(doctor: Doc
     short = [item.message for item in found if item.check == "quotas" and item.state == "change"]
     assert [message.split(":")[0] for message in short] == ["compute.instance.preemptible.count"]
     assert "preemptible: only 1 can be had now" in only(found, "capacity").message
-
-
-@pytest.mark.parametrize(
-    ("change", "name", "expected"),
-    [
-        (
-            {"worker_nodes.default.size": 0},
-            "default",
-            (0, 0),
-        ),  # and no machine to learn from where there are no workers
-        # On a fabric each group of a hundred keeps the machine that the autoscaler learns from.
-        ({"worker_nodes.default.size": {"min": 0, "max": 250}}, "default", (3, 250)),
-        ({"login.size": 0}, "login", (0, 0)),
-        ({"login.size": 50}, "login", (1, 10)),
-    ],
-)
-def test_machines_at_the_beginning_and_at_most(change: dict[str, Any], name: str, expected: tuple[int, int]) -> None:
-    sections = with_change(cloud.stack(), "topology", {"plugin": "none"})
-    for path, value in change.items():
-        sections = with_change(sections, path, value)
-    config = load_config(sections)
-    assert isinstance(config.cloud, NebiusCloud)
-    assert [(node.count, node.most) for node in machines_of(config, config.cloud) if node.name == name] == [expected]
