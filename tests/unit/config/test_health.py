@@ -41,16 +41,6 @@ def test_every_threshold_is_explained() -> None:
             assert f"`{name}`" in text, f"{check}: {name}"
 
 
-def test_slurm_runs_the_programs_of_the_worker_s_image() -> None:
-    keys = effective_settings(load_config(with_health()))
-    assert keys["HealthCheckInterval"] == "30"
-    assert {keys[key].rpartition("/")[2] for key in ("Prolog", "Epilog", "HealthCheckProgram")} == {
-        "health-prolog",
-        "health-epilog",
-        "health-periodic",
-    }
-
-
 def test_without_checks_slurm_runs_none_of_them_and_still_has_an_epilog() -> None:
     keys = effective_settings(load_config(with_health(enabled=False)))
     assert keys["Epilog"] == "/usr/libexec/slurmstack/health-epilog", "it takes the job's own directories away"

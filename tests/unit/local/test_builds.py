@@ -54,23 +54,6 @@ def test_a_second_run_builds_nothing(report: PlainReport, monkeypatch: pytest.Mo
     assert len(built) == 1
 
 
-def test_something_besides_in_the_jail_is_another_build_with_another_jail(
-    report: PlainReport, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    built = build_writes_an_archive(monkeypatch)
-    plain = images.ensure_images(report)
-    extras = JailExtras(packages=("vim",))
-
-    found = images.ensure_images(report, "24.11", extras)
-
-    assert len(built) == 2
-    assert found == images.ensure_images(report, "24.11", extras)
-    assert len(built) == 2, "the second time it is there"
-    assert found.archive != plain.archive
-    assert found.reference("jail") == f"localhost/slurmstack/jail:{extras.tag(plain.tag)}"
-    assert set(found.references) - set(plain.references) == {found.reference("jail")}
-
-
 def test_only_the_jail_is_built_with_what_it_has_besides(report: PlainReport, tmp_path: Path) -> None:
     told: dict[str, list[str]] = {}
 
@@ -84,15 +67,6 @@ def test_only_the_jail_is_built_with_what_it_has_besides(report: PlainReport, tm
 
     assert told.pop(f"jail {found.reference('jail')}")[1:] == ["JAIL_PACKAGES=bc vim", "JAIL_CUDA=1"]
     assert not any(arguments[1:] for arguments in told.values())
-
-
-def test_the_store_keeps_all_roles_of_a_build_whose_jail_has_something_besides() -> None:
-    kept = ["24.11-abc-12345678"]
-    base = "localhost/slurmstack/base:trixie-0123"
-    for name in ("jail:24.11-abc-12345678", "worker:24.11-abc", "base:trixie-0123", "base:forky-0122"):
-        assert not images._is_old(f"localhost/slurmstack/{name}", kept, base)
-    for name in ("jail:24.11-abc-87654321", "worker:24.11-abd", "base:trixie-0122"):
-        assert images._is_old(f"localhost/slurmstack/{name}", kept, base)
 
 
 def test_a_failed_build_leaves_no_archive_and_nothing_beside_it(
@@ -136,11 +110,6 @@ def test_newer_releases_find_the_network_program_that_they_never_run(
     assert f'network_config_dir = "{tmp_path}/networks"' in settings
 
 
-def test_older_releases_do_not_see_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    prepared(tmp_path, "1.39.3", monkeypatch)
-    assert "CONTAINERS_CONF" not in prepared(tmp_path, "1.28.2", monkeypatch).environment()
-
-
 def test_the_pinned_versions_are_those_of_the_go_modules() -> None:
     kubernetes = (paths.SOURCES / "kubernetes/go.mod").read_text()
     coredns = (paths.SOURCES / "coredns/go.mod").read_text()
@@ -173,14 +142,3 @@ def test_without_go_the_message_says_what_to_install(monkeypatch: pytest.MonkeyP
     with pytest.raises(LocalError) as caught:
         build.find_go()
     assert "install Go 1.24 or newer" in str(caught.value)
-
-
-def test_a_failed_build_quotes_the_complaint_and_not_the_package_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SLURMSTACK_LOCAL_DIR", str(tmp_path))
-    tail = ["k8s.io/api", "k8s.io/klog/v2", "# k8s.io/klog/v2", "./klog.go:3: undefined: nothing"]
-    monkeypatch.setattr(build, "follow", lambda *_, **__: (1, tail))
-    monkeypatch.setattr(build, "find_go", lambda: "go")
-    with pytest.raises(LocalError, match=r"kubernetes failed: # k8s\.io/klog/v2; \./klog\.go:3: undefined: nothing"):
-        build.ensure_module(build.MODULES[0], PlainReport())

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from config import load_config
-from images.accounting.document import load
 from slurm import conf
 from slurm.conf import settings_of, tracked_resources
 from slurm.policy import policy
@@ -19,17 +17,6 @@ USERS = {"bob": {"uid": 10002}, "alice": {"uid": 10001}}
 
 def document(**sections: Any) -> dict[str, Any]:
     return policy(load_config({**stacks.dev(), "users": USERS, **sections}))
-
-
-def test_without_accounts_everybody_is_in_one() -> None:
-    found = document()
-
-    assert list(found["accounts"]) == ["default"]
-    assert found["accounts"]["default"]["parent"] == "root"
-    assert {name: entry["default_account"] for name, entry in found["users"].items()} == {
-        "alice": "default",
-        "bob": "default",
-    }
 
 
 def test_submitted_jobs_are_bound_at_the_top_of_the_tree_unless_that_says_more() -> None:
@@ -73,25 +60,6 @@ def test_times_are_in_the_units_that_slurm_keeps() -> None:
     assert "max_wall" not in found["qos"]["low"]
     assert found["accounts"]["ml"]["max_wall"] == 1  # rounded up, as Slurm does
     assert found["accounts"]["ml"]["grp_wall"] == 90
-
-
-@pytest.mark.parametrize("prune", [True, False])
-def test_the_program_reads_what_is_made_here(prune: bool) -> None:
-    sections = {
-        "accounting": {"prune": prune},
-        "accounts": {"ml": {"description": "Machine Learning", "grp_tres": {"cpu": 8}, "qos": ["high"]}},
-        "qos": {"high": {"priority": 5, "flags": ["NoDecay", "DenyOnLimit"], "usage_factor": 0.5}},
-        "users": {"alice": {"uid": 10001, "accounts": ["ml"]}},
-    }
-
-    read = load(json.dumps(document(**sections)))
-
-    assert read.prune == prune
-    account = read.wanted.accounts[("ml",)]
-    assert (account["description"], account["grp_tres"], account["qos"]) == ("machine learning", {"cpu": 8}, ("high",))
-    qos = read.wanted.qos[("high",)]
-    assert (qos["priority"], qos["flags"], qos["usage_factor"]) == (5, ("DenyOnLimit", "NoDecay"), 0.5)
-    assert read.wanted.users == {("alice",): {"default_account": "ml", "admin_level": "none"}}
 
 
 def test_types_of_gpus_in_limits_are_as_slurmdbd_keeps_them() -> None:

@@ -1,4 +1,4 @@
-"""Priority, preemption, partitions, memory and topology, as slurm.conf has them."""
+"""Default times, memory and topology, as slurm.conf has them."""
 
 from __future__ import annotations
 
@@ -30,51 +30,10 @@ def with_partition(**options: Any) -> dict[str, Any]:
     return {**partitions, "main": {**partitions["main"], **options}}
 
 
-def test_a_user_s_own_setting_wins_over_each_section() -> None:
-    own = {"priorityweightqos": 1, "JobRequeue": 0, "Licenses": "ansys:2"}
-    found = settings(slurm={"settings": own}, preemption={"type": "partition"}, licenses={"ansys": 3})
-    assert (found["PriorityWeightQOS"], found["JobRequeue"], found["Licenses"]) == ("1", "0", "ansys:2")
-
-
 def test_the_common_default_time_is_for_partitions_without_one() -> None:
     sections = {"job_submit": {"default_time": "2:00:00"}, "partitions": with_partition(default_time="10")}
     assert partition("DefaultTime", **sections) == {"main": "10", "gpu": "2:00:00"}
     assert partition("DefaultTime") == {"main": "", "gpu": ""}
-
-
-ACCOUNTS: dict[str, Any] = {"accounts": {"ml": {}}}
-
-
-def test_there_is_a_script_only_where_there_is_a_rule() -> None:
-    for rules, wanted in (
-        ({}, False),
-        ({"default_time": "60"}, False),
-        ({"require_account": True}, True),
-        ({"gpus_only_in_gpu_partitions": True}, True),
-    ):
-        config = load_config(stacks.existing() | ACCOUNTS | {"job_submit": rules})
-        assert ("job_submit.lua" in render(config)) is wanted
-        assert (effective_settings(config).get("JobSubmitPlugins") == "lua") is wanted
-
-
-def script(**changes: Any) -> str:
-    sections = stacks.existing() | {"job_submit": {"gpus_only_in_gpu_partitions": True}} | changes
-    return render(load_config(sections))["job_submit.lua"]
-
-
-def test_the_script_knows_which_partitions_have_gpus() -> None:
-    partitions = {
-        "cpu": {"pools": ["cpu", "plain"]},
-        "gpu": {"pools": ["gpu"], "default": True},
-        "both": {"pools": ["cpu", "gpu"]},
-        "whole": {"pools": ["gpu"], "settings": {"oversubscribe": "exclusive"}},
-    }
-    text = script(partitions=partitions)
-    assert '["cpu"] = {some = false, every = false}' in text
-    assert '["gpu"] = {some = true, every = true}' in text
-    assert '["both"] = {some = true, every = false}' in text
-    assert '["whole"] = {some = true, every = false}' in text
-    assert 'DEFAULT_PARTITION = "gpu"' in text
 
 
 def pools_apart() -> dict[str, Any]:
