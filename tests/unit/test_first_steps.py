@@ -7,7 +7,6 @@ import shlex
 from pathlib import Path
 
 import pytest
-import typer
 import yaml
 
 from config import load_config
@@ -15,8 +14,6 @@ from config.load import sections_of
 from slurm.local_cluster import local_directory
 from tests.first_steps import AS_USER, PAGES, blocks, parsed, prose, typed_by_administrators, typed_by_users
 from tests.stacks import ALICE_KEY, ROOT, existing, nebius
-
-USAGE_ERROR = typer.BadParameter.__mro__[1]
 
 GATE, MAKE_UP = "tests/gate/test_end_to_end.py", "tests/e2e/test_make_up.py"
 
@@ -116,16 +113,3 @@ def test_what_users_type_is_run_by_the_gate() -> None:
     run = "".join(text for page in AS_USER for text in typed_by_users(page)).splitlines()
     assert shown
     assert set(shown) <= set(run)
-
-
-@pytest.mark.parametrize("page", [*PAGES, "docs/index.md"])
-def test_a_page_is_short_and_no_line_is_wide(page: str) -> None:
-    text = (ROOT / page).read_text(encoding="utf-8")
-    assert len(text.encode()) <= 8192
-    assert max(map(len, text.splitlines())) <= 160
-
-
-@pytest.mark.parametrize("wrong", ["slurmstack images push --pinn", "make upp", "slurmstack locl up", "rm -rf /"])
-def test_wrong_words_would_be_seen(wrong: str) -> None:
-    with pytest.raises((USAGE_ERROR, AssertionError)):
-        accepted(wrong)

@@ -134,15 +134,3 @@ def test_files_of_the_gate_keep_to_its_rules() -> None:
 )
 def test_each_rule_finds_what_it_is_for(line: str, rule: str) -> None:
     assert [*broken(line, "test_x.py")] == [f"test_x.py:1 {rule}"]
-
-
-def test_what_is_no_such_thing_is_left_alone() -> None:
-    """Programs that tests send somewhere may sleep; a name may have `apt` in it."""
-    source = 'SCRIPT = "sleep 600"\nassert adapt(time.time()) \nrun("captured")\nwait_until(done, cluster.logs)\n'
-    assert not [*broken(source, "test_x.py")]
-
-
-def test_whatever_is_excepted_is_there() -> None:
-    for word, files in {"sinfo": SINFO, "apt-get": APT}.items():
-        for name in files:
-            assert word in (ROOT / "tests/slurm" / name).read_text(), name

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.suites import full, gate, run, steps
-from tests.suites.run import Result, run_step
+from tests.suites import gate, run
+from tests.suites.run import run_step
 from tests.suites.steps import GATE, Step
 
 
@@ -52,15 +51,11 @@ A, B, C = (f"tests/slurm/test_{letter}.py::test_it" for letter in "abc")
 
 
 @pytest.fixture(autouse=True)
-def head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """All files elsewhere; what git says of the commit, and of files that differ."""
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All files are written to other places than usual, and git is not asked."""
     monkeypatch.setattr(run, "LOGS", tmp_path / "logs")
-    monkeypatch.setattr(full, "RECORDS", tmp_path / "record")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    said = {"rev-parse": "abc", "rev-list": "41"}
-    for module in (run, full):
-        monkeypatch.setattr(module, "git", lambda *asked: said.get(asked[0], ""))
-    return said
+    monkeypatch.setattr(run, "git", lambda *_: "")
 
 
 def test_ids_are_read_as_pytest_takes_them_and_a_file_that_cannot_be_collected_has_failed(tmp_path: Path) -> None:
@@ -92,13 +87,6 @@ def test_a_module_that_failed_runs_once_more_in_a_new_process_with_its_clusters_
     assert first[-1] == "tests/slurm"
     assert second[-3:] == ("-m", "gate", "tests/slurm/test_a.py")
     assert [command for command in played.commands if "pytest" not in command] == [("begin",), ("end",)] * 2
-
-
-def test_what_fails_only_the_second_time_has_failed_too() -> None:
-    other = A.replace("test_it", "test_other")
-    played = PlayedPytest({A: "failure", other: "passed"}, {A: "passed", other: "failure"})
-    result = run_step(STEP, run=played)
-    assert (result.ok, result.failed, result.flaky, result.passed) == (False, (other,), (A,), 1)
 
 
 def test_a_run_that_says_nothing_about_all_tests_has_failed() -> None:
@@ -151,32 +139,22 @@ def test_all_steps_run_and_the_summary_names_what_failed(tmp_path: Path, capsys:
     assert json.loads(line)["id"] == C
 
 
+def test_what_fails_only_the_second_time_has_failed_too() -> None:
+    other = A.replace("test_it", "test_other")
+    played = PlayedPytest({A: "failure", other: "passed"}, {A: "passed", other: "failure"})
+    result = run_step(STEP, run=played)
+    assert (result.ok, result.failed, result.flaky, result.passed) == (False, (other,), (A,), 1)
+
+
 def test_steps_alone_are_not_the_gate(tmp_path: Path) -> None:
     assert gate.run_gate([STEP], run=PlayedPytest({A: "passed"}), flaky=tmp_path / "flaky.jsonl") == 0
     assert json.loads((tmp_path / "state/slurmstack/gate.json").read_text())["result"] == "passed in part"
-
-
-def test_a_full_disk_fails_its_step() -> None:
-    def full(_: tuple[str, ...]) -> int:
-        raise OSError(28, "No space left on device")
-
-    assert "No space left" in run_step(replace(STEP, after=()), run=full).problem
 
 
 def test_a_third_rescued_module_fails_the_gate(tmp_path: Path) -> None:
     second = Step(name="program", about="", pytest=("tests/unit",))
     played = PlayedPytest({A: "failure", B: "failure"}, {A: "passed", B: "passed"}, {C: "failure"}, {C: "passed"})
     assert gate.run_gate([STEP, second], run=played, flaky=tmp_path / "flaky.jsonl") == 1
-
-
-def test_an_interrupted_gate_says_what_did_not_run(tmp_path: Path) -> None:
-    def interrupted(arguments: tuple[str, ...]) -> int:
-        raise KeyboardInterrupt
-
-    step = Step(name="program", about="", pytest=("tests/unit",))
-    assert gate.run_gate([step], run=interrupted, flaky=tmp_path / "flaky.jsonl") == 130
-    written = json.loads((tmp_path / "state/slurmstack/gate.json").read_text())
-    assert (written["result"], written["steps"][0]["problem"]) == ("failed", "interrupted")
 
 
 def test_a_cluster_that_somebody_uses_is_not_taken_down(
@@ -196,42 +174,3 @@ def test_a_cluster_that_somebody_uses_is_not_taken_down(
     assert (made_meanwhile.ok, "make down" in made_meanwhile.problem) == (False, True)
     assert not played.commands
     assert "make down" in capsys.readouterr().out
-
-
-def test_every_marker_that_a_stage_asks_for_is_registered(pytestconfig: pytest.Config) -> None:
-    known = {line.partition(":")[0] for line in pytestconfig.getini("markers")}
-    asked = {
-        word
-        for step in (*steps.GATE, *steps.FULL)
-        for option, value in zip(step.pytest, step.pytest[1:], strict=False)
-        if option == "-m"
-        for word in value.split()
-    } - {"not", "and", "or"}
-    assert asked <= known
-
-
-def test_a_record_is_of_the_commit_that_was_there_when_its_tests_began(head: dict[str, str]) -> None:
-    def committing(arguments: tuple[str, ...]) -> int:
-        head["rev-parse"] = "after"
-        return played(arguments)
-
-    played = PlayedPytest({A: "failure"}, {A: "failure"}, {A: "passed"})
-    assert full.run_full([STEP], run=committing) == 1
-    found = json.loads((full.RECORDS / "daemons.json").read_text())
-    assert (found["commit"], found["failed"]) == ("abc", [A])
-
-    def editing(arguments: tuple[str, ...]) -> int:
-        head["status"] = "M file"
-        return played(arguments)
-
-    assert full.run_full([STEP], run=editing) == 0
-    assert json.loads((full.RECORDS / "daemons.json").read_text())["commit"] == "after+"
-
-
-def test_check_prints_how_each_stage_stands() -> None:
-    full.write(Result(step="lanes", seconds=1201.0, passed=1, skipped=2), "0" * 40 + "+")
-    full.write(Result(step="soak", seconds=1.0, failed=(C,), flaky=(A,)), "0" * 40)
-    lines = {line.partition(":")[0]: line for line in full.record_lines()}
-    assert lines["lanes"] == "lanes: green at 000000000 with changes, 41 commits ago, 2 skipped, over 20 minutes"
-    assert lines["soak"] == "soak: red at 000000000, 41 commits ago, 1 failed, 1 flaky"
-    assert lines["guests"] == "guests: never run"
