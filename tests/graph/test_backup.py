@@ -10,7 +10,7 @@ from cli.program.recording import Recording
 from cli.program.values import reveal
 from tests import stacks
 from tests.graph import objects
-from tests.graph.objects import COMPONENT, containers, environment, pod, recorded
+from tests.graph.objects import containers, environment, pod, recorded
 from tests.graph.reachability import network
 
 FULL = stacks.existing_full()
@@ -39,12 +39,6 @@ def test_only_the_backup_itself_runs_by_a_schedule_and_a_restore_takes_as_long_a
     assert limits == {"backup": (False, 43_200), "rehearse": (True, 43_200), **looked}
     assert specs["backup"]["schedule"] == "30 1 * * 1-5"
     assert specs["backup"]["concurrencyPolicy"] == "Forbid"
-
-
-def test_a_backup_runs_on_the_machine_of_slurmctld_whose_volume_no_other_may_have(saved: Recording) -> None:
-    (term,) = pod(saved, BACKUP)["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    assert term["labelSelector"]["matchLabels"][COMPONENT] == "controller"
-    assert "affinity" not in pod(saved, RESTORE), "slurmctld is away then"
 
 
 def test_a_backup_can_write_nothing_that_it_saves(saved: Recording) -> None:

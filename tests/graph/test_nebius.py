@@ -37,18 +37,6 @@ def test_with_nothing_known_yet_the_program_registers_the_same_resources(stack: 
     assert provider.inputs["clusterIdentifier"] == one(known, provider.type, "kubernetes").inputs["clusterIdentifier"]
 
 
-def test_the_number_of_resources_depends_on_pools_and_hundreds_of_nodes() -> None:
-    def count(pools: int, size: int) -> int:
-        sections = stacks.nebius_minimum()
-        pool = {**sections["worker_nodes"]["default"], "size": size}
-        sections["worker_nodes"] = {f"pool{number}": pool for number in range(pools)}
-        return len(record(sections, stack="test").registrations)
-
-    assert count(2, 2) - count(1, 2) == 3, "a component, a StatefulSet and a node group"
-    assert count(1, 100) == count(1, 2)
-    assert count(1, 101) - count(1, 100) == 1
-
-
 @pytest.mark.parametrize(
     ("change", "expected"),
     [

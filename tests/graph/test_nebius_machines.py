@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from cli.program.recording import Recording
 from cli.program.values import reveal
 from tests import stacks
 from tests.graph import nebius_api
-from tests.graph.nebius_recordings import groups, one
+from tests.graph.nebius_recordings import groups
 from tests.recordings import of_type, record
 from tests.stacks import with_change
 
@@ -81,30 +80,3 @@ def test_every_pod_finds_its_machines_and_only_those_and_its_file_systems_there(
 
 def _is_claim(volume: dict[str, Any]) -> bool:
     return "persistentVolumeClaim" in volume
-
-
-# GPUs and InfiniBand
-
-
-def test_machines_with_gpus_have_drivers_and_a_plugin_for_infiniband() -> None:
-    recording = record(stacks.nebius(), stack="test")
-    settings = {name: group["template"].get("gpuSettings") for name, group in groups(recording).items()}
-    assert settings.pop("slurm-default-0") == {"driversPreset": "cuda13.0"}
-    assert set(settings.values()) == {None}
-    assert not of_type(recording, "kubernetes:helm.sh/v3:Release")
-    (plugin,) = of_type(recording, "kubernetes:apps/v1:DaemonSet")
-    pod = plugin.inputs["spec"]["template"]["spec"]
-    fitting = {name for name, group in groups(recording).items() if _fits(pod, group)}
-    assert fitting == {"slurm-default-0"}
-    (offer,) = json.loads(
-        one(recording, "kubernetes:core/v1:ConfigMap", "slurm-gpu-stack-rdma-config").inputs["data"]["config.json"]
-    )["configList"]
-    assert _limits(recording, "slurm-pool-default-pods")[f"{offer['resourcePrefix']}/{offer['resourceName']}"] == "1"
-
-
-def _limits(recording: Recording, name: str) -> dict[str, str]:
-    container, *_ = one(recording, "kubernetes:apps/v1:StatefulSet", name).inputs["spec"]["template"]["spec"][
-        "containers"
-    ]
-    limits: dict[str, str] = container["resources"]["limits"]
-    return limits

@@ -1,4 +1,4 @@
-"""The REST API and its page: closed to the outside unless the stack file says otherwise, with no key of Slurm.
+"""The REST API: closed to the outside unless the stack file says otherwise.
 
 That no container has rights or a root that it can write to, test_confinement.py says of all pods.
 """
@@ -12,14 +12,13 @@ from cryptography import x509
 
 from cli.program.recording import Recording
 from tests.graph import objects
-from tests.graph.objects import containers, inputs, mounts, named, pod, volumes
+from tests.graph.objects import inputs, named, pod, volumes
 
 PODS = "slurm-rest-pods"
 
 
-def recorded(*, dashboard: bool = False, monitoring: dict[str, Any] | None = None, **rest: Any) -> Recording:
-    asked = {"dashboard": {"enabled": dashboard}, "monitoring": monitoring or {}}
-    return objects.recorded(rest={"enabled": True, **rest}, **asked)
+def recorded(**rest: Any) -> Recording:
+    return objects.recorded(rest={"enabled": True, **rest})
 
 
 @pytest.mark.parametrize(
@@ -62,9 +61,3 @@ def test_a_secret_of_ones_own_is_used_as_it_is() -> None:
     assert volumes(pod(recording, PODS))["tls"]["secret"] == {"secretName": "mine", "defaultMode": 0o440}
     assert not named(recording, "slurm-rest-tls")
     assert "rest_ca" not in recording.outputs
-
-
-def test_it_knows_no_secret() -> None:
-    page = containers(pod(recorded(dashboard=True), PODS))["dashboard"]
-    assert {found["name"] for found in mounts(page).values()} == {"config", "run"}
-    assert "env" not in page

@@ -16,10 +16,10 @@ from components.clouds.connect import ExistingCluster
 from components.kit.volumes import SHARED_DIRECTORY
 from config.sections.storage import SHARED
 from images.common import jail_roots
-from slurm.names import HOMES, HOMES_ENV, JAIL_ROOT, JAIL_ROOTS
+from slurm.names import JAIL_ROOTS
 from tests import stacks
 from tests.graph.diff import Diff
-from tests.graph.objects import changed, containers, differing, environment, inputs, mounts, pod, recorded, volumes
+from tests.graph.objects import changed, differing, environment, inputs, mounts, pod, recorded, volumes
 from tests.graph.state import compare_files
 
 FOR_USERS = ("slurm-login-pods", "slurm-pool-cpu-pods")
@@ -92,47 +92,14 @@ def test_a_file_system_of_the_cloud_grows_without_a_change_of_its_claim() -> Non
     assert inputs(large, "slurm-mount-models-claim")["metadata"]["annotations"] == {"slurmstack/size": "3Ti"}
 
 
-@pytest.mark.usefixtures("filesystems")
-def test_pods_are_told_which_file_system_their_volumes_must_be() -> None:
-    sections = with_mounts()
-    of_a_class = record(sections, stack="prod")
-    assert "EXPECT_FILESYSTEM" not in environment(main(of_a_class, "slurm-jail-populate")), "it may be any"
-    del sections["jail"]["storage_class"]
-    recording = record(sections, stack="prod")
-    agent = containers(pod(recording, "slurm-controller-pods"))["config-agent"]
-    for container in (agent, *(main(recording, name) for name in (*FOR_USERS, *FILLS))):
-        assert environment(container)["EXPECT_FILESYSTEM"] == "virtiofs", container["name"]
-    assert "EXPECT_FILESYSTEM" not in environment(main(recording, "slurm-pool-plain-pods"))
-    for name in ("slurm-login-pods", "slurm-pool-plain-pods"):
-        expected = {entry["path"]: entry.get("filesystem") for entry in shown(recording, name)}
-        assert list(expected.values()) == [None, "virtiofs"], "/data is served by a storage class"
-
-
 # Homes on a volume of their own
 
-HERE = f"{SHARED_DIRECTORY}/home"
 SAVED = {"endpoint": "https://s3.example.com", "bucket": "site-backups", "credentials_secret": "backup"}
 
 
 def with_homes(**jail: Any) -> dict[str, Any]:
     stack = changed(backup=SAVED)
     return stack | {"jail": {**stack["jail"], "homes": {"size": "2Ti", "storage_class": "shared"}, **jail}}
-
-
-@pytest.fixture(scope="module", params=[{}, {"root": "blue"}], ids=["first root", "named root"])
-def homes(request: pytest.FixtureRequest) -> Recording:
-    return recorded(with_homes(**request.param))
-
-
-@pytest.mark.parametrize("name", FOR_USERS)
-def test_pods_for_users_have_them_beside_the_jail_and_show_them_as_home(homes: Recording, name: str) -> None:
-    container = main(homes, name)
-    assert volumes(pod(homes, name))[HOMES]["persistentVolumeClaim"] == {"claimName": HOMES}
-    assert [one["mountPath"] for one in container["volumeMounts"]].count(HERE) == 1
-    assert mounts(container, HOMES) == {HERE: {"name": HOMES, "mountPath": HERE}}
-    assert [item for item in shown(homes, name) if item["path"] == "/home"] == [{"source": HERE, "path": "/home"}]
-    assert environment(container)[HOMES_ENV] == HERE
-    assert HOMES not in json.dumps(pod(homes, "slurm-pool-plain-pods")), "a pool without the jail has none"
 
 
 def test_homes_are_neither_added_to_a_cluster_nor_taken_from_one_by_a_change(tmp_path: Path) -> None:
@@ -150,35 +117,10 @@ def test_homes_are_neither_added_to_a_cluster_nor_taken_from_one_by_a_change(tmp
 
 # Named roots in the jail's volume
 
-INSIDE = ".slurmstack-roots/blue/root"
-
 
 def rooted(**more: Any) -> dict[str, Any]:
     stack = stacks.existing()
     return stack | {"jail": {**stack["jail"], "root": "blue", **more}}
-
-
-@pytest.fixture(scope="module")
-def blue() -> Recording:
-    return recorded(rooted(carry=["/opt", "/usr/local"], carry_from="green"))
-
-
-def of_jail(container: dict[str, Any]) -> dict[str, str]:
-    """Path -> directory of the jail's volume."""
-    return {path: mount.get("subPath", "") for path, mount in mounts(container, "jail").items()}
-
-
-def test_pods_for_users_lead_into_the_root_and_share_homes(blue: Recording) -> None:
-    for name in FOR_USERS:
-        container = main(blue, name)
-        assert of_jail(container) == {"/jail": INSIDE, "/shared/home": "home", "/shared/srv": "srv"}
-        assert environment(container)[JAIL_ROOT] == "blue"
-        assert shown(blue, name)[:2] == [
-            {"path": "/home", "source": "/shared/home"},
-            {"path": "/srv", "source": "/shared/srv"},
-        ]
-    with_both = main(recorded(with_homes(root="blue")), "slurm-login-pods")
-    assert of_jail(with_both) == {"/jail": INSIDE, "/shared/srv": "srv"}, "homes are not the jail's"
 
 
 def test_a_mount_at_a_shared_path_wins() -> None:

@@ -1,4 +1,4 @@
-"""Pods of workers and logins: how jobs are held, GPUs, scratch, what is served of jobs; SSSD, and limits of logins."""
+"""Pods of workers and logins: how jobs are held, GPUs, scratch, what is served of jobs; limits of logins."""
 
 from __future__ import annotations
 
@@ -13,36 +13,13 @@ from tests import stacks
 from tests.graph.objects import containers, differing, environment, mounts, objects, pod, recorded, volumes
 
 
-@pytest.mark.parametrize(
-    ("sections", "pool", "fields", "told"),
-    [
-        (stacks.existing(), "cpu", {}, {}),
-        (
-            stacks.existing(),
-            "cpu",
-            {"confinement": "off", "containers": True},
-            {"CONFINEMENT": "off", "CONTAINERS": "yes"},
-        ),
-        (
-            stacks.with_change(
-                stacks.dev(), "slurm.settings", {"TaskPlugin": "task/none", "proctracktype": "proctrack/pgid"}
-            ),
-            "default",
-            {"confinement": "off"},
-            {"CONFINEMENT": "off", "PLUGINS": "proctracktype taskplugin", "SHARED_CPUS": "yes"},
-        ),
-        # Two local workers share two CPUs: both would bind their first job to the first one.
-        (stacks.dev(), "default", {}, {"SHARED_CPUS": "yes"}),
-    ],
-)
-def test_a_worker_is_told_of_holding_jobs_what_differs_from_its_defaults(
-    sections: dict[str, Any], pool: str, fields: dict[str, Any], told: dict[str, str]
-) -> None:
-    changes = {f"worker_nodes__{pool}__{field}": value for field, value in fields.items()}
-    slurmd = pod(recorded(sections, **changes), f"slurm-pool-{pool}-pods")["containers"][0]
-    found = environment(slurmd)
-    names = ("CONFINEMENT", "CONTAINERS", "PLUGINS", "SHARED_CPUS")
-    assert {name: found[name] for name in names if name in found} == told
+def test_a_worker_knows_which_plugins_the_stack_file_names_and_whether_others_use_its_cpus() -> None:
+    """Two local workers share two CPUs: both would bind their first job to the first one."""
+    plugins = {"TaskPlugin": "task/none", "proctracktype": "proctrack/pgid"}
+    changes = {"slurm__settings": plugins, "worker_nodes__default__confinement": "off"}
+    found = environment(pod(recorded(stacks.dev(), **changes), "slurm-pool-default-pods")["containers"][0])
+    told = {"CONFINEMENT": "off", "PLUGINS": "proctracktype taskplugin", "SHARED_CPUS": "yes"}
+    assert told.items() <= found.items()
 
 
 # Scratch: the volume that is /tmp
@@ -87,40 +64,19 @@ def test_of_a_machine_s_directory_each_pod_sees_its_own_part_alone() -> None:
         assert len(mounts(other, volume["name"])) == (other["name"] == "slurmd")
 
 
-AMD = {"count": 8, "vendor": "amd", "type": "mi300x"}
-MIG = {"count": 2, "mig": {"1g.10gb": 7, "3g.40gb+me": 1}}
-
-
 def gpu_pod(gpus: Any) -> dict[str, Any]:
     """A pod of a pool with these GPUs."""
     recording = recorded(worker_nodes__gpu__resources__gpus=gpus, worker_nodes__gpu__confinement="required")
     return pod(recording, "slurm-pool-gpu-pods")
 
 
-@pytest.mark.parametrize(
-    ("gpus", "extended", "told"),
-    [
-        (AMD, {"amd.com/gpu": "8"}, {"GPU_VENDOR": "amd"}),
-        (
-            {"count": 8, "type": "h100", "shard": 32},
-            {"nvidia.com/gpu": "8"},
-            {"NVIDIA_DRIVER_CAPABILITIES": "compute,utility,video"},
-        ),
-        (
-            MIG,
-            {"nvidia.com/mig-1g.10gb": "7", "nvidia.com/mig-3g.40gb.me": "1"},
-            {"NVIDIA_DRIVER_CAPABILITIES": "compute,utility,video"},
-        ),
-    ],
-)
-def test_a_pod_asks_for_its_gpus_in_their_vendor_s_words_and_slurmd_is_told_whose_they_are(
-    gpus: Any, extended: dict[str, str], told: dict[str, str]
-) -> None:
-    slurmd = gpu_pod(gpus)["containers"][0]
-    for part in ("requests", "limits"):
-        assert {name: count for name, count in slurmd["resources"][part].items() if ".com/" in name} == extended
-    found = environment(slurmd)
-    assert {name: found[name] for name in ("GPU_VENDOR", "NVIDIA_DRIVER_CAPABILITIES") if name in found} == told
+def test_slurmd_is_told_whose_gpus_its_pod_has() -> None:
+    """How many are asked for: tests/unit/config/test_gpus.py."""
+    nvidia = {"NVIDIA_DRIVER_CAPABILITIES": "compute,utility,video"}
+    of_amd = {"count": 8, "vendor": "amd", "type": "mi300x"}
+    for gpus, told in ((8, nvidia), ({"count": 2, "mig": {"1g.10gb": 7}}, nvidia), (of_amd, {"GPU_VENDOR": "amd"})):
+        found = environment(gpu_pod(gpus)["containers"][0])
+        assert {name: found[name] for name in ("GPU_VENDOR", "NVIDIA_DRIVER_CAPABILITIES") if name in found} == told
 
 
 def test_only_where_it_is_asked_for_exporters_of_the_machine_are_shown_the_jobs() -> None:
@@ -129,31 +85,6 @@ def test_only_where_it_is_asked_for_exporters_of_the_machine_are_shown_the_jobs(
     assert volume["hostPath"] == {"path": str(SHOWN), "type": "DirectoryOrCreate"}
     assert mounts(spec["containers"][0], volume["name"]).keys() == {str(SHOWN)}
     assert not [one for one in gpu_pod(8)["volumes"] if "hostPath" in one]
-
-
-PODS = ("slurm-controller-pods", "slurm-accounting-pods", "slurm-pool-cpu-pods", "slurm-login-pods", "slurm-rest-pods")
-PIPES = "/var/lib/sss/pipes"
-
-
-@pytest.fixture(scope="module")
-def asked() -> Recording:
-    """A stack with SSSD and the REST API."""
-    return recorded(sssd={"secret": "ldap"}, rest={"enabled": True})
-
-
-@pytest.mark.parametrize("name", PODS)
-def test_every_pod_that_asks_for_users_has_it_before_its_daemons_start_and_it_alone_sees_the_secret(
-    asked: Recording, name: str
-) -> None:
-    spec = pod(asked, name)
-    found = containers(spec)
-    (first, sidecar), *others = found.items()
-    assert (first, sidecar["restartPolicy"]) == ("sssd", "Always")
-    assert sidecar["startupProbe"]["exec"]["command"] == ["test", "-S", f"{PIPES}/nss"]
-    assert all(mounts(container)[PIPES]["name"] == "sss-pipes" for container in found.values())
-    assert all(environment(container)["SSSD_PIPES"] == PIPES for _, container in others)
-    assert volumes(spec)["sssd"]["secret"] == {"secretName": "ldap", "defaultMode": 0o400}
-    assert [one for one, container in found.items() if mounts(container, "sssd")] == ["sssd"]
 
 
 LIMITS = {
