@@ -32,16 +32,3 @@ def test_an_output_that_takes_nothing_gets_one_line(redirection: str, status: in
     line = f"exec {sys.executable} -m cli.entry --help {redirection}"
     done = subprocess.run(["sh", "-c", line], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (status, said)
-
-
-def test_a_standard_input_that_is_closed_is_no_terminal() -> None:
-    script = "import sys, cli.app, cli.entry; cli.app.main = lambda: print(sys.stdin.isatty()); cli.entry.main()"
-    command = ["sh", "-c", 'exec "$0" -c "$1" <&-', sys.executable, script]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("False\n", "")
-
-
-def test_grafana_s_builders_are_loaded_by_nobody_who_has_not_asked_for_dashboards() -> None:
-    script = "import sys, components.cluster, cli.app; print('grafana_foundation_sdk' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"

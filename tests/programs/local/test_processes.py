@@ -1,16 +1,14 @@
-"""Commands and daemons of the local cluster as real processes; the daemons' cgroup is a file that has who is in it."""
+"""Daemons of the local cluster as real processes; the daemons' cgroup is a file that has who is in it."""
 
 from __future__ import annotations
 
 import os
 import signal
-from concurrent.futures import Future
 from pathlib import Path
-from threading import Event
 
 import pytest
 
-from local import processes, shell
+from local import processes
 
 DAEMON = ("/bin/sh", "-c", "echo began; exec sleep 60")
 
@@ -63,12 +61,6 @@ def test_one_that_began_and_was_never_recorded_is_ended_before_it_is_started_ane
     assert processes.started_at("etcd") is None
 
 
-@pytest.mark.usefixtures("cgroup")
-def test_one_that_ends_while_it_is_looked_at_was_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "is_running", lambda _: True)
-    assert processes.started_at("etcd") is None
-
-
 def test_a_process_that_ended_is_dead_even_while_nobody_waited_for_it(cgroup: Path) -> None:
     processes.start("etcd", DAEMON, os.environ)
     pid = processes.pid_of("etcd")
@@ -85,22 +77,3 @@ def test_a_process_with_the_number_of_a_daemon_that_is_gone_is_not_taken_for_it(
     assert not processes.is_running("etcd")
     cgroup.write_text(str(os.getpid()))
     assert processes.is_running("etcd")
-
-
-def test_what_runs_beside_work_that_fails_is_stopped() -> None:
-    began = Event()
-
-    def work() -> int:
-        return shell.follow(["sh", "-c", "echo began; exec sleep 600"], lambda _: began.set())[0]
-
-    def begin_and_fail() -> Future[int]:
-        with shell.threads(1) as pool:
-            working.append(pool.submit(work))
-            began.wait(180)
-            raise ValueError("no space")
-
-    working: list[Future[int]] = []
-    with pytest.raises(ValueError, match="no space"):
-        begin_and_fail()
-    assert began.is_set()
-    assert working[0].result() != 0

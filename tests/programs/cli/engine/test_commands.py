@@ -96,14 +96,6 @@ def test_a_preview_of_a_refused_change_lists_it_and_the_jobs_and_fails(
     assert not engine.calls("pulumi", "preview"), "a dry run of a claim that shrinks is an error there"
 
 
-def test_a_refused_change_is_refused_before_the_engine_starts(engine: FakeEngine, tmp_path: Path) -> None:
-    changed = with_change(stacks.existing(), "jail.storage_class", "other")
-    done = call(engine, applied(engine, tmp_path, stacks.existing(), changed), "up", "--yes")
-    assert done.returncode == 3
-    assert "spec.storageClassName can never change" in done.stderr
-    assert not engine.calls("pulumi", "up")
-
-
 def test_jobs_that_would_be_lost_stop_the_engine_until_somebody_asks_for_it(engine: FakeEngine, losing: Path) -> None:
     done = call(engine, losing, "up", "--yes")
     assert done.returncode == REFUSED

@@ -13,7 +13,6 @@ import pytest
 from images.common import jail_roots
 from images.common.jail_view import JailViewError
 from images.common.process import CannotGoOnError
-from images.jail import populate as roots
 from images.jail import users
 from images.jail.accounts import AccountError, Declared, User
 from images.jail.users import apply_everywhere
@@ -42,22 +41,6 @@ def test_a_number_is_remembered_when_its_root_is_gone(source: Path, volume: Path
     apply(volume, bob=user())
     with pytest.raises(AccountError, match="group others: gid 20001 was that of team in a root that was removed"):
         apply_everywhere(volume, Declared(groups={"others": 20001}), nothing_said)
-
-
-@pytest.mark.parametrize("name", ["alice", "mallory"], ids=["recorded", "no-record"])
-def test_whatever_a_removed_root_called_the_number_of_a_user_he_keeps_it(tools: Path, name: str) -> None:
-    """Root in the jail writes both files. Every later run was refused."""
-    apply(tools, alice=user())
-    root = jail_roots.root_of(tools, "blue")
-    with (root / "etc/passwd").open("a") as file:
-        file.write(f"mallory:x:{ME}:{ME}::/:/bin/sh\n")
-    if name == "mallory":
-        (root / users.RECORD).unlink()
-
-    roots.remove(tools, "blue", nothing_said)
-
-    assert jail_roots.kept_numbers(tools, "users") == {ME: name}
-    assert "1 users and 0 groups are as declared" in apply(tools, alice=user())
 
 
 @pytest.mark.parametrize("path", ["etc", "etc/ssh", "etc/sudoers.d", ".slurmstack", "etc/passwd"])

@@ -12,7 +12,6 @@ import pytest
 from images.common import jail_roots
 from images.common.process import RefusedError
 from images.jail import carry as carry_module
-from images.jail import populate as populate_module
 from images.jail.populate import IN_PROGRESS, MARKER, Wanted, populate, populate_root
 
 AS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="gives files to others")
@@ -184,34 +183,6 @@ def test_a_directory_that_becomes_a_link_meanwhile_leads_nowhere(scene: Scene, m
 
     monkeypatch.setattr(carry_module.Carrying, "_directory", swapped)
     assert not list(scene.carry().rglob("key"))
-
-
-def test_there_is_an_end_to_how_deep_it_goes_and_holes_stay_holes(scene: Scene) -> None:
-    (scene.volume / "opt/a" / "/".join(["d"] * 200)).mkdir(parents=True)
-    with (scene.volume / "opt/holes").open("wb") as file:
-        file.truncate(2**42)
-        file.seek(2**30)
-        file.write(b"data")
-
-    new = scene.carry() / "opt/holes"
-
-    (left,) = scene.left_out()
-    assert left.endswith("d: it is too deep")
-    assert (new.stat().st_size, new.stat().st_blocks * 512 < 2**20) == (2**42, True)
-    with new.open("rb") as copied:
-        copied.seek(2**30)
-        assert copied.read(4) == b"data"
-
-
-def test_there_is_an_end_to_what_is_carried_and_the_root_is_filled(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(populate_module, "SECONDS", -1.0)
-    assert (scene.carry() / MARKER).exists()
-    assert any(line.startswith("carrying ended early") and "no more time" in line for line in scene.said)
-    known = jail_roots.filled(scene.volume, "blue")
-    assert known is not None
-    assert (known.left_out, known.ended_early) == (0, "/opt"), "of how many files is not known"
 
 
 @pytest.mark.parametrize(

@@ -126,13 +126,3 @@ def test_of_a_skeleton_links_are_taken_as_they_are_and_no_rights_of_others(tmp_p
     for path in (home, *home.rglob("*")):
         assert (path.lstat().st_uid, path.lstat().st_gid) == owner, path
     assert [path.name for path in (jail / "home").iterdir()] == ["lena"]
-
-
-def test_a_skeleton_without_an_end_keeps_nobody_from_a_home(tmp_path: Path) -> None:
-    (tmp_path / "etc/skel" / "/".join(["d"] * 800)).mkdir(parents=True)
-    (tmp_path / "etc/skel/.profile").touch()
-
-    assert make_home(tmp_path, "/home/alice", os.getuid(), os.getgid())
-
-    assert (tmp_path / "home/alice/.profile").exists()
-    assert (tmp_path / "home/alice" / "/".join(["d"] * 100)).exists()

@@ -97,18 +97,6 @@ def test_backups_leave_the_same_out_of_each_root(monkeypatch: pytest.MonkeyPatch
     assert f"--exclude={volume}/.slurmstack-roots/.homes" in left, "where homes are is a matter of this volume"
 
 
-@pytest.mark.parametrize("text", ["[" * 60_000, '{"version": "24.11-a\\u001b[2J", "left_out": 1e999}', "fifo"])
-def test_whatever_is_in_a_marker_a_root_is_listed(volume: Path, text: str) -> None:
-    (volume / ".slurmstack").mkdir()
-    os.mkfifo(volume / MARKER) if text == "fifo" else (volume / MARKER).write_text(text)
-
-    known = jail_roots.filled(volume, "")
-
-    assert known is not None
-    assert known.version.isprintable()
-    assert known.left_out == 0
-
-
 # Tools
 
 
@@ -181,46 +169,6 @@ def test_an_interrupted_removal_is_gone_on_with_and_the_root_is_no_longer_there_
     roots.remove(tools, "blue", nothing_said)
     assert [path.name for path in (tools / jail_roots.ROOTS).iterdir() if "removing" in path.name] == []
     assert jail_roots.kept_numbers(tools, "users") == {10007: "bob"}
-
-
-FULL = """
-import subprocess, sys
-from pathlib import Path
-from images.common import jail_roots
-from images.common.process import CannotGoOnError
-from images.jail import populate
-def fill(path):
-    try:
-        path.write_bytes(bytes(2**20))
-    except OSError as error:
-        print(error.strerror)
-volume = Path(sys.argv[1])
-subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", volume], check=True)
-root = jail_roots.root_of(volume, "blue")
-(root / "etc").mkdir(parents=True)
-(root / "etc/passwd").write_text("bob:x:10007:10007::/home/bob:/bin/sh\\n")
-if sys.argv[2] == "root":
-    fill(root / "large")
-else:
-    fill(volume / "users")
-    try:
-        populate.remove(volume, "blue", print)
-    except CannotGoOnError as error:
-        print(error)
-    (volume / "users").unlink()
-populate.remove(volume, "blue", print)
-print(jail_roots.kept_numbers(volume, "users"))
-"""
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
-@pytest.mark.parametrize("by", ["root", "users"])
-def test_a_root_goes_from_a_full_volume_and_its_numbers_are_kept(volume: Path, by: str) -> None:
-    done = run_apart(FULL, volume, by)
-    lines = [line for line in done.stdout.splitlines() if not line.startswith("removing what is in ")]
-    full = "No space left on device"
-    told = [] if by == "root" else [f"its users' numbers cannot be kept ({full}); the same command goes on"]
-    assert lines == [full, *told, "the root 'blue' is removed", "{10007: 'bob'}"], done.stderr
 
 
 def test_the_first_root_cannot_be_removed(tools: Path) -> None:
