@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from math import isfinite
 from typing import Any
 
-from cli.importing.files import Parameter
-from config import ConfigError, Problem, load_config
+from pydantic import BaseModel
 
-_ROUNDS = 20
-"""How often something may have to go because of what went before it."""
+from cli.importing.files import Parameter
+from cli.importing.keys import DEFAULTS, OTHERWISE, WHY
+from config import ConfigError, Problem, load_config
+from images.common.slurm_records import amounts
+
 _POOL: dict[str, Any] = {"worker_nodes": {"n": {"size": 1, "resources": {"cpus": 1, "memory": "1Gi"}}}}
 Path = tuple[str, ...]
 
@@ -27,6 +30,8 @@ class Draft:
         """What is our default anyway."""
         self.left: list[tuple[Parameter, str]] = []
         """What was not taken, and why."""
+        self.defaults = set(DEFAULTS)
+        """`key=value` in small letters."""
         self.known: set[str] = set()
         """Keys that our own slurm.conf has, in small letters."""
 
@@ -42,12 +47,16 @@ class Draft:
         for part in path[:-1]:
             place = place.setdefault(part, {})
         place[path[-1]] = value
-        self.taken[path] = parameters
+        self.taken[path] = tuple(dict.fromkeys(parameters))
 
     def leave(self, parameter: Parameter, why: str) -> None:
         """Note why something is not taken."""
         if (parameter, why) not in self.left:
             self.left.append((parameter, why))
+
+    def is_default(self, parameter: Parameter) -> bool:
+        """Whether it says what holds anyway."""
+        return f"{parameter.key}={parameter.value}".lower() in self.defaults
 
     def put_setting(self, path: Path, parameter: Parameter) -> None:
         """Set a key of slurm.conf or of a partition's line, which is looked at alone: `validate` judges all at once."""
@@ -55,33 +64,32 @@ class Draft:
         settings = {"settings": {parameter.key: value}}
         alone = {"slurm": settings} if path[0] == "slurm" else {"partitions": {"p": {"pools": ["n"], **settings}}}
         if problems := problems_of({**_POOL, **alone}):
-            message = re.sub(r"^has (the key )?'?[\w=]+'?[,:] (which )?", "", problems[0].message)
-            self.leave(parameter, re.sub(r"; (remove it|leave it out)$", "", message))
+            self.leave(parameter, re.sub(r"^has (the key )?'?[\w=]+'?[,:] (which )?", "", problems[0].message))
         else:
             self.put((*path, "settings", parameter.key), plain(value), parameter)
 
     def settle(self) -> None:
         """Take out what is refused, with the reason that `validate` gives."""
-        for _ in range(_ROUNDS):
-            found = [(path, problem) for problem in problems_of(self.sections) if (path := self._about(problem))]
-            if not found:
-                return
+        while found := [(path, one) for one in problems_of(self.sections) if (path := self._about(one))]:
             for path, problem in found:
                 for parameter in self.taken.get(path, ()):
                     self.leave(parameter, problem.message)
-                self._remove(path)
+                self.remove(path)
 
     def leave_rest(self) -> None:
         """Note every line, and every word of a line that is taken, of which nothing was said until now."""
         taken = {parameter for parameters in self.taken.values() for parameter in parameters}
         told = {parameter for parameter, _ in self.left}
-        used = taken | told | {*self.same}
         for pairs in self.read:
             if pairs[0] in told - taken:
                 continue  # the whole line is left
-            rest = [word for word in pairs if word not in used and word.value.upper() != "DEFAULT"]
-            for parameter in rest if used.intersection(pairs) else pairs[:1]:
-                self.leave(parameter, "has no effect: another one holds, or nothing in these files goes by it")
+            rest = [word for word in pairs if word not in taken | told]
+            by_words = len(rest) < len(pairs) or self.is_default(pairs[0]) or pairs[0].value.upper() == "DEFAULT"
+            for word in rest if by_words else pairs[:1]:
+                if self.is_default(word):
+                    self.same.append(word)
+                elif word.value.upper() != "DEFAULT":
+                    self.leave(word, WHY.get(word.key.lower(), OTHERWISE))
 
     def _about(self, problem: Problem) -> Path:
         """The value at a problem's place, else the last one in it, else the nearest one around it, else nothing.
@@ -95,7 +103,8 @@ class Draft:
         inside = [path for path, place in places.items() if path[: len(nearest)] == nearest and place.startswith(where)]
         return inside[-1] if inside else nearest
 
-    def _remove(self, path: Path) -> None:
+    def remove(self, path: Path) -> None:
+        """Take a value out, and what is in it."""
         place = self.sections
         for part in path[:-1]:
             place = place.get(part, {})
@@ -110,6 +119,23 @@ def problems_of(sections: dict[str, Any]) -> tuple[Problem, ...]:
     except ConfigError as error:
         return error.problems
     return ()
+
+
+def field_of(model: type[BaseModel], key: str) -> str | None:
+    """`max_time` for `MaxTime`."""
+    return next((field for field in model.model_fields if field.replace("_", "") == key.lower()), None)
+
+
+def typed(model: type[BaseModel], field: str, text: str) -> Any:
+    """As the stack file has it; what is not understood stays text, which `validate` refuses."""
+    kind = str(model.model_fields[field].annotation)
+    if "dict[" in kind:
+        return {name: int(number) if isfinite(number) else text for name, number in amounts(text).items()}
+    if "tuple[" in kind:
+        return [part for part in text.split(",") if part]
+    if re.search(r"\b(int|float)\b", kind):
+        return float(text) if re.fullmatch(r"\d+\.\d+", text) else plain(text)
+    return text.lower() if "Literal[" in kind else text
 
 
 def plain(value: str) -> int | str:
