@@ -24,7 +24,7 @@ from slurm.conf import effective_settings
 _NAMED = {"nodename", "nodeset", "partitionname"}
 """Keys of lines that are about what they name."""
 _SHOWN = 10
-"""Lines of nodes in a message."""
+"""Lines that were not taken, where there is nothing else to say."""
 
 
 def convert(slurm_conf: Path, gres_conf: Path | None, dump: Path | None) -> tuple[str, Draft]:
@@ -33,8 +33,8 @@ def convert(slurm_conf: Path, gres_conf: Path | None, dump: Path | None) -> tupl
     lines = _understood(slurm_conf, draft)
     nodes = read_nodes(lines, _understood(gres_conf, draft) if gres_conf is not None else [], draft)
     if not nodes:
-        refused = [f"{one.place}: {one.text}: {why}" for one, why in draft.left if one.key.lower() in {"", "nodename"}]
-        message = "\n".join([f"{slurm_conf} has no node that could be taken", *refused[:_SHOWN]])
+        refused = [f"{one.place}: {one.text}: {why}" for one, why in draft.left[:_SHOWN]]
+        message = "\n".join([f"{slurm_conf} has no node that could be taken", *refused])
         raise Failure(message, hint="its NodeName lines may be in a file that it includes")
     members = _read_partitions(lines, nodes, draft)
     pools = put_pools(nodes, members, draft)
@@ -118,21 +118,19 @@ def _put_option(place: tuple[str, str], parameter: Parameter, draft: Draft) -> N
         return  # told in the end
     if field is None:
         draft.put_setting(place, parameter)
-    elif field == "default":
-        if parameter.value.lower() in {"yes", "true", "up", "1"}:
-            for name in draft.sections["partitions"]:  # to Slurm, the last one is
-                draft.remove(("partitions", name, field))
-            draft.put((*place, field), True, parameter)
-    else:
-        text = _without_gang(parameter, draft) if field == "preempt_mode" else parameter.value
-        draft.put((*place, field), typed(Partition, field, text), parameter)
+    elif field != "default":
+        value = _mode(parameter, draft) if field == "preempt_mode" else typed(Partition, field, parameter.value)
+        draft.put((*place, field), value, parameter)
+    elif parameter.value.lower() in {"yes", "true", "up", "1"}:
+        for name in draft.sections["partitions"]:  # to Slurm, the last one is
+            draft.remove(("partitions", name, field))
+        draft.put((*place, field), True, parameter)
 
 
-def _without_gang(parameter: Parameter, draft: Draft) -> str:
-    """The mode; GANG comes with SUSPEND by itself."""
-    modes = parameter.value.lower().split(",")
-    mode = ",".join(mode for mode in modes if mode != "gang")
-    if "gang" in modes and mode != "suspend":
+def _mode(parameter: Parameter, draft: Draft) -> str:
+    """Of preemption. GANG comes with SUSPEND by itself."""
+    mode = re.sub(",?gang,?", "", parameter.value.lower())
+    if mode != parameter.value.lower() and mode != "suspend":
         draft.leave(parameter, "GANG: jobs take turns with preemption.mode suspend alone")
     return mode
 
@@ -145,31 +143,27 @@ def _read_settings(lines: Iterable[Line], draft: Draft) -> None:
         ours = effective_settings(load_config({"worker_nodes": draft.sections["worker_nodes"]}))
     except ConfigError:  # what is wrong with the pools is told in the end
         ours = {}
-    draft.known = {key.lower() for key in ours}
     draft.defaults |= {"preemptmode=off", *(f"{key}={value}".lower() for key, value in ours.items())}
     if "accounts" in draft.sections:  # accounts that are declared are enforced
         draft.defaults |= {f"{key}={last[key].value}".lower() for key in last.keys() & {"accountingstorageenforce"}}
     for key, parameter in last.items():
-        if key not in _NAMED and not draft.is_default(parameter):
+        if not draft.is_default(parameter) and key not in {"nodename", "partitionname"}:
             _put_setting(key, parameter, draft)
 
 
 def _put_setting(key: str, parameter: Parameter, draft: Draft) -> None:
     pools = draft.sections["worker_nodes"].items()
-    elastic = [name for name, pool in pools if isinstance(pool["size"], dict)]
-    value = parameter.value.lower()
-    if key in OF_ELASTIC_POOLS and elastic and re.fullmatch("[1-9][0-9]{0,6}", value):
+    elastic = [name for name, pool in pools if isinstance(pool["size"], dict)] if key in OF_ELASTIC_POOLS else []
+    if elastic and re.fullmatch("[1-9][0-9]{0,6}", parameter.value):
         for name in elastic:
-            draft.put(("worker_nodes", name, OF_ELASTIC_POOLS[key]), f"{value}s", parameter)
-    elif key in WHY:
-        return  # told in the end
+            draft.put(("worker_nodes", name, OF_ELASTIC_POOLS[key]), f"{parameter.value}s", parameter)
     elif key == "licenses":
         for name, _, count in (part.replace("*", ":").partition(":") for part in parameter.value.split(",")):
             draft.put(("licenses", name), plain(count or "1"), parameter)
     elif key in PLACES:
-        value = _without_gang(parameter, draft) if key == "preemptmode" else value
-        draft.put(PLACES[key], value.rpartition("/")[2].removesuffix("_prio"), parameter)
-    else:
+        text = _mode(parameter, draft) if key == "preemptmode" else parameter.value.lower()
+        draft.put(PLACES[key], re.sub("^(topology|preempt)/|_prio$", "", text), parameter)
+    elif key not in WHY:  # others are told in the end
         draft.put_setting(("slurm",), parameter)
 
 

@@ -31,15 +31,14 @@ class Draft:
         self.left: list[tuple[Parameter, str]] = []
         """What was not taken, and why."""
         self.defaults = set(DEFAULTS)
-        """`key=value` in small letters."""
-        self.known: set[str] = set()
-        """Keys that our own slurm.conf has, in small letters."""
+        """`key=value` in small letters, of Slurm and of our own slurm.conf."""
 
     @property
     def untried(self) -> tuple[str, ...]:
         """Keys that are taken as they are, which Slurm alone can judge."""
+        known = {default.partition("=")[0] for default in self.defaults}
         settings = {path[-1] for path in self.taken if path[-2:-1] == ("settings",)}
-        return tuple(sorted(key for key in settings if key.lower() not in self.known))
+        return tuple(sorted(key for key in settings if key.lower() not in known))
 
     def put(self, path: Path, value: Any, *parameters: Parameter) -> None:
         """Set a value, which is from these."""

@@ -10,33 +10,31 @@ PLACES = {
 }
 OF_ELASTIC_POOLS = {"suspendtime": "idle_timeout", "resumetimeout": "resume_timeout"}
 _WHY = {
-    "Prolog Epilog PrologSlurmctld EpilogSlurmctld HealthCheckProgram HealthCheckInterval HealthCheckNodeState": (
-        "belongs to a program of the old cluster; slurmstack:health has checks (docs/health.md)"
-    ),
-    "TaskProlog TaskEpilog SrunProlog SrunEpilog MailProg MailDomain RebootProgram UnkillableStepProgram PluginDir "
-    "PlugStackConfig": "is a program of the old cluster, which the images do not have",
-    "JobSubmitPlugins": "is a program of the old cluster; slurmstack:job_submit has the usual rules",
-    "JobCompType JobCompLoc JobCompParams": "sacct has the records of jobs: leave it out",
     "SlurmctldHost ControlMachine ControlAddr BackupController BackupAddr SlurmctldAddr": "hosts are pods here",
-    "SrunPortRange": "Services are made for our ports",
-    "TmpFS": "jobs have a /tmp of their own: worker_nodes.<pool>.tmp is its size",
-    "JobCredentialPrivateKey JobCredentialPublicCertificate AuthInfo": "is a path of the old cluster",
+    "SrunPortRange JobCredentialPrivateKey JobCredentialPublicCertificate AuthInfo TaskProlog TaskEpilog SrunProlog "
+    "SrunEpilog MailProg MailDomain RebootProgram UnkillableStepProgram PluginDir PlugStackConfig NodeAddr "
+    "NodeHostname BcastAddr Port Reason CoreSpecCount CpuSpecList MemSpecLimit": "belongs to the old machines",
     "FastSchedule CryptoType CacheGroups CheckpointType SchedulerPort SchedulerRootFilter AccountingStorageLoc "
     "JobCheckpointDir MemLimitEnforce SallocDefaultCommand UsePAM FrontendName": (
         "Slurm has dropped it, or a pod has no use for it"
     ),
+    "Prolog Epilog PrologSlurmctld EpilogSlurmctld HealthCheckProgram HealthCheckInterval HealthCheckNodeState": (
+        "belongs to the old machines; slurmstack:health has checks (docs/health.md)"
+    ),
+    "JobSubmitPlugins": "belongs to the old machines; slurmstack:job_submit has the usual rules",
+    "JobCompType JobCompLoc JobCompParams": "sacct has the records of jobs: leave it out",
+    "TmpFS": "jobs have a /tmp of their own: worker_nodes.<pool>.tmp is its size",
     "ProctrackType JobAcctGatherType TaskPlugin SwitchType NodeFeaturesPlugins": "workers decide it by their machine; "
     "where a pool has confinement: off, slurm.settings can say it",
     "AccountingStorageType AccountingStorageHost AccountingStoragePort AccountingStoragePass AccountingStorageUser": (
         "jobs are recorded by slurmdbd here; accounting.enabled: false turns it off"
     ),
     "GresTypes MaxNodeCount": "is made from the pools",
-    "SuspendTime SuspendTimeout ResumeTimeout ResumeRate SuspendRate": "use an elastic pool: worker_nodes.<pool>.size: "
-    "{min: 0, max: N} with idle_timeout and resume_timeout",
-    "SuspendExcNodes SuspendExcParts": "say how many nodes stay up: worker_nodes.<pool>.size.min",
+    "SuspendTime SuspendTimeout ResumeTimeout ResumeRate SuspendRate SuspendExcNodes SuspendExcParts": (
+        "use an elastic pool: worker_nodes.<pool>.size: {min: 0, max: N} with idle_timeout and resume_timeout"
+    ),
     "DownNodes State": "nodes begin idle: drain them with scontrol",
     "Boards Sockets SocketsPerBoard CoresPerSocket ThreadsPerCore": "counts in cpus: jobs are given each by itself",
-    "NodeAddr NodeHostname BcastAddr Port Reason CoreSpecCount CpuSpecList MemSpecLimit": "belongs to the old machine",
     "NodeSet": "partitions are over pools: those over this set are over its nodes' pools",
     "Name AutoDetect Cores Links Flags": "slurmd finds the devices and what is near to them itself",
 }

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import count, product
+from itertools import count
 from os.path import commonprefix
 from typing import Any
 
@@ -16,6 +16,8 @@ from config.sections.workers import RESERVED_POOL_NAMES
 from slurm.sizing import memory_for
 
 _ALIASES = {"procs": "cpus", "features": "feature"}
+_FROM = {"cpus": "cpus", "memory": "realmemory", "features": "feature", "weight": "weight", "tmp": "tmpdisk"}
+"""Value of a pool -> the key that it is from; others are from Gres."""
 _OF_DEVICES = ("nodename", "name", "type", "count", "file", "autodetect")
 _MIB_OF_A_CPU = 1024
 """What a CPU has where nothing says how much memory there is."""
@@ -27,7 +29,8 @@ class Node:
 
     options: Line
     """What its line and `NodeName=DEFAULT` say, by keys in small letters."""
-    cpus: int
+    pool: dict[tuple[str, ...], Any]
+    """Place in its pool -> value. Nodes of one pool have the same."""
     gres: Counter[str]
     """`gpu:h100` -> 8, `shard` -> 32."""
     types: Counter[str] = field(default_factory=Counter)
@@ -37,15 +40,9 @@ class Node:
     devices: list[Parameter] = field(default_factory=list)
     """What says so."""
 
-    def value(self, key: str, otherwise: str = "") -> str:
+    def value(self, key: str) -> str:
         """What is said of it; empty where nothing is."""
-        return self.options[key].value if key in self.options else otherwise
-
-    @property
-    def kind(self) -> tuple[object, ...]:
-        """What nodes of one pool have in common."""
-        keys = ("realmemory", "feature", "weight", "tmpdisk")
-        return (self.cpus, *self.gres.items(), self.amd, self.value("state").lower(), *map(self.value, keys))
+        return self.options[key].value if key in self.options else ""
 
 
 def read_nodes(lines: Iterable[Line], gres: Iterable[Line], draft: Draft) -> dict[str, Node]:
@@ -70,25 +67,32 @@ def read_nodes(lines: Iterable[Line], gres: Iterable[Line], draft: Draft) -> dic
         elif not found.keys() & new:  # Slurm has a name once
             found |= new
     _read_devices(gres, found, draft)
+    for node in found.values():
+        _put_gpus(node, draft)
     return found
 
 
 def _node(options: Line) -> Node:
     """Raises ValueError."""
 
-    def number(key: str) -> int:
-        return _number(options[key]) if key in options else 1
+    def number(key: str, otherwise: int = 1) -> int:
+        return _number(options[key]) if key in options else otherwise
 
-    for key in ("realmemory", "weight", "tmpdisk"):
-        number(key)
-    sockets = number("sockets") if "sockets" in options else number("boards") * number("socketsperboard")
-    cpus = number("cpus") if "cpus" in options else sockets * number("corespersocket") * number("threadspercore")
+    sockets = number("sockets", number("boards") * number("socketsperboard"))
+    cpus = number("cpus", sockets * number("corespersocket") * number("threadspercore"))
+    memory, weight, disk = number("realmemory", cpus * _MIB_OF_A_CPU), number("weight"), number("tmpdisk", 0)
+    pool: dict[tuple[str, ...], Any] = {("resources", "cpus"): cpus, ("resources", "memory"): memory_for(memory)}
+    given = dict.fromkeys(options["feature"].value.split(",") if "feature" in options else ())
+    features = [word for word in given if re.fullmatch("[A-Za-z][A-Za-z0-9_.-]*", word)]
+    pool |= {("features",): features} if features else {}
+    pool |= {("weight",): weight} if weight != 1 else {}
+    pool |= {("tmp",): f"{disk}Mi"} if disk else {}
     gres: Counter[str] = Counter()
     written = options["gres"].value if "gres" in options else ""
     for part in filter(None, re.sub(r"\([^)]*\)|:no_consume", "", written).split(",")):
         name, _, last = part.rpartition(":")
         gres[name if name and last.isdecimal() else part] += int(last) if name and last.isdecimal() else 1
-    return Node(options=options, cpus=cpus, gres=+gres)
+    return Node(options=options, pool=pool, gres=gres)
 
 
 def _number(parameter: Parameter) -> int:
@@ -114,21 +118,35 @@ def _read_devices(lines: Iterable[Line], nodes: Mapping[str, Node], draft: Draft
             node.amd |= amd
             node.devices += words
             node.types.update({line["type"].value: number} if typed else {})
-    for node in nodes.values():
-        gpus = node.gres.get("gpu", 0)
-        types = node.types if len(node.types) != 1 else Counter(dict.fromkeys(node.types, gpus))  # they are all of it
-        if gpus and sum(types.values()) == gpus:  # slurm.conf has their number alone
-            node.gres += Counter({"gpu": -gpus, **{f"gpu:{kind}": number for kind, number in types.items()}})
-        elif not node.amd:
-            node.devices = []
+
+
+def _put_gpus(node: Node, draft: Draft) -> None:
+    total = node.gres["gpu"]
+    types = dict.fromkeys(node.types, total) if len(node.types) == 1 else node.types  # one is that of all
+    if not total or sum(types.values()) != total:  # Gres has the types, or nobody
+        types, node.devices = {"": total}, node.devices if node.amd else []
+    gpus = Counter({key[4:]: number for key, number in node.gres.items() if key.startswith("gpu:")}) + Counter(types)
+    if gpus:
+        value: dict[str, Any] = {"count": gpus.total()} | ({"vendor": "amd"} if node.amd else {})
+        if len(gpus) > 1:
+            value["kinds"] = [{"type": kind, "count": number} for kind, number in gpus.items()]
+            node.pool["confinement",] = "required"
+        elif "" not in gpus:
+            value["type"] = next(iter(gpus))
+        node.pool["resources", "gpus"] = value
+    for key, number in node.gres.items():
+        if key == "shard" and gpus:
+            node.pool["resources", "gpus", "shard"] = number
+        elif key.partition(":")[0] != "gpu":
+            draft.leave(node.options["gres"], f"{key} is no GPU of the node: licenses count other things")
 
 
 def put_pools(nodes: Mapping[str, Node], partitions: Mapping[str, set[str]], draft: Draft) -> dict[str, list[str]]:
     """Pools into the draft; their nodes by the pool's name. `partitions` has the nodes of each."""
-    groups: dict[tuple[object, ...], list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for name, node in nodes.items():
-        homes = tuple(partition for partition, members in partitions.items() if name in members)
-        groups.setdefault((*node.kind, homes), []).append(name)
+        homes = [partition for partition, members in partitions.items() if name in members]
+        groups.setdefault(str((node.pool, node.value("state").lower() == "cloud", homes)), []).append(name)
     features = {feature for node in nodes.values() for feature in node.value("feature").split(",")}
     pools: dict[str, list[str]] = {}
     for members in groups.values():
@@ -150,44 +168,18 @@ def _pool_name(members: Iterable[str], taken: set[str]) -> str:
 
 
 def _put_pool(name: str, members: list[Node], draft: Draft) -> None:
-    node, size, pool = members[0], len(members), ("worker_nodes", name)
+    node, size = members[0], len(members)
 
-    def words(key: str) -> tuple[Parameter, ...]:
-        return tuple(dict.fromkeys(node.options[key] for node in members if key in node.options))
+    def words(key: str) -> list[Parameter]:
+        return list(dict.fromkeys(node.options[key] for node in members if key in node.options))
 
     lines, elastic = words("nodename"), node.value("state").lower() == "cloud"
-    draft.put((*pool, "size"), {"min": 0, "max": size} if elastic else size, *lines, *(words("state") * elastic))
-    draft.put((*pool, "resources", "cpus"), node.cpus, *(words("cpus") or lines))
-    memory = int(node.value("realmemory", "0"))
-    for line in lines if not memory else ():
+    said = [*lines, *(words("state") if elastic else [])]
+    draft.put(("worker_nodes", name, "size"), {"min": 0, "max": size} if elastic else size, *said)
+    for path, value in node.pool.items():
+        devices = (word for node in members for word in node.devices) if path[-1] == "gpus" else ()
+        draft.put(("worker_nodes", name, *path), value, *(words(_FROM.get(path[-1], "gres")) or lines), *devices)
+    for line in lines if "realmemory" not in node.options else ():
         draft.leave(line, f"has no RealMemory: {name} has 1Gi for each CPU; write what there is")
-    ours = memory_for(memory or node.cpus * _MIB_OF_A_CPU)
-    draft.put((*pool, "resources", "memory"), ours, *(words("realmemory") or lines))
-    given = dict.fromkeys(filter(None, node.value("feature").split(",")))
-    if features := [word for word in given if re.fullmatch("[A-Za-z][A-Za-z0-9_.-]*", word)]:
-        draft.put((*pool, "features"), features, *words("feature"))
-    for word, line in product(sorted(given.keys() - features), words("feature")):
-        draft.leave(line, f"{word} is no feature here: letters, digits, '_', '.', '-'")
-    if node.value("weight", "1") != "1":
-        draft.put((*pool, "weight"), int(node.value("weight")), *words("weight"))
-    if int(node.value("tmpdisk", "0")):
-        draft.put((*pool, "tmp"), f"{node.value('tmpdisk')}Mi", *words("tmpdisk"))
-    _put_gres((*pool, "resources", "gpus"), members, words("gres"), draft)
-
-
-def _put_gres(place: tuple[str, ...], members: list[Node], lines: tuple[Parameter, ...], draft: Draft) -> None:
-    node = members[0]
-    if gpus := {key.partition(":")[2]: number for key, number in node.gres.items() if key.partition(":")[0] == "gpu"}:
-        kinds = [{"type": kind, "count": number} for kind, number in gpus.items()]
-        said: dict[str, Any] = {"count": sum(gpus.values()), "vendor": "amd" if node.amd else None}
-        said |= {"kinds": kinds} if len(gpus) > 1 else {"type": next(iter(gpus)) or None}
-        devices = (word for node in members for word in node.devices)
-        draft.put(place, {key: value for key, value in said.items() if value}, *lines, *devices)
-        if len(gpus) > 1:
-            draft.put((*place[:2], "confinement"), "required", *lines)
-    for key, number in node.gres.items():
-        if key == "shard" and gpus:
-            draft.put((*place, "shard"), number, *lines)
-        elif key.partition(":")[0] != "gpu":
-            for line in lines:
-                draft.leave(line, f"{key} is no GPU of the node: licenses count other things")
+    for word in {*node.value("feature").split(",")} - {"", *node.pool.get(("features",), ())}:
+        draft.leave(node.options["feature"], f"{word} is no feature here: letters, digits, '_', '.', '-'")

@@ -25,6 +25,7 @@ from slurm.conf import effective_settings, partition_lines
 from slurm.sizing import memory_for, real_memory_mib
 
 DATA = Path(__file__).parent / "data"
+GPUS = ("resources", "gpus")
 CASES = sorted(path.name for path in DATA.iterdir())
 
 
@@ -120,7 +121,7 @@ def test_the_pools_have_as_many_nodes_of_each_kind_as_the_old_cluster(name: str,
     lines = [{pair.key.lower(): pair for pair in pairs} for pairs in read_lines(DATA / name / "slurm.conf")]
     nodes = read_nodes(lines, [], Draft()).values()
     had = Counter(
-        (node.cpus, int(node.value("realmemory", "0")), sum(n for key, n in node.gres.items() if key[:3] == "gpu"))
+        (node.pool["resources", "cpus"], int(node.value("realmemory") or 0), node.pool.get(GPUS, {}).get("count", 0))
         for node in nodes
     )
     has: Counter[tuple[int, int, int]] = Counter()
