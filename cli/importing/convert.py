@@ -33,7 +33,7 @@ def convert(slurm_conf: Path, gres_conf: Path | None, dump: Path | None) -> tupl
     lines = _understood(slurm_conf, draft)
     nodes = read_nodes(lines, _understood(gres_conf, draft) if gres_conf is not None else [], draft)
     if not nodes:
-        refused = [f"{one.place}: {one.text}: {why}" for one, why in draft.left[:_SHOWN]]
+        refused = [f"{one.file}:{one.line}: {one.text}: {why}" for one, why in draft.left[:_SHOWN]]
         message = "\n".join([f"{slurm_conf} has no node that could be taken", *refused])
         raise Failure(message, hint="its NodeName lines may be in a file that it includes")
     members = _read_partitions(lines, nodes, draft)

@@ -13,7 +13,7 @@ from cli.importing.keys import DEFAULTS, OTHERWISE, WHY
 from config import ConfigError, Problem, load_config
 from images.common.slurm_records import amounts
 
-_POOL: dict[str, Any] = {"worker_nodes": {"n": {"size": 1, "resources": {"cpus": 1, "memory": "1Gi"}}}}
+_POOL: dict[str, Any] = {"worker_nodes": {"pool": {"size": 1, "resources": {"cpus": 1, "memory": "1Gi"}}}}
 Path = tuple[str, ...]
 
 
@@ -61,7 +61,7 @@ class Draft:
         """Set a key of slurm.conf or of a partition's line, which is looked at alone: `validate` judges all at once."""
         value = f'"{parameter.value}"' if re.search(r"\s", parameter.value) else parameter.value
         settings = {"settings": {parameter.key: value}}
-        alone = {"slurm": settings} if path[0] == "slurm" else {"partitions": {"p": {"pools": ["n"], **settings}}}
+        alone = {"slurm": settings} if path[0] == "slurm" else {"partitions": {"p": {"pools": ["pool"], **settings}}}
         if problems := problems_of({**_POOL, **alone}):
             self.leave(parameter, re.sub(r"^has (the key )?'?[\w=]+'?[,:] (which )?", "", problems[0].message))
         else:

@@ -33,11 +33,6 @@ class Parameter:
         """As it is written, shortened."""
         return f"{self.key}={self.value[:60]}" if self.key else self.value[:60]
 
-    @property
-    def place(self) -> str:
-        """The file and the line."""
-        return f"{self.file}:{self.line}"
-
 
 Line = dict[str, Parameter]
 """A line's pairs, by keys in small letters; the first is what the line is about."""

@@ -13,7 +13,9 @@ _WHY = {
     "SlurmctldHost ControlMachine ControlAddr BackupController BackupAddr SlurmctldAddr": "hosts are pods here",
     "SrunPortRange JobCredentialPrivateKey JobCredentialPublicCertificate AuthInfo TaskProlog TaskEpilog SrunProlog "
     "SrunEpilog MailProg MailDomain RebootProgram UnkillableStepProgram PluginDir PlugStackConfig NodeAddr "
-    "NodeHostname BcastAddr Port Reason CoreSpecCount CpuSpecList MemSpecLimit": "belongs to the old machines",
+    "NodeHostname BcastAddr Port Reason CoreSpecCount CpuSpecList MemSpecLimit SwitchType NodeFeaturesPlugins": (
+        "belongs to the old machines"
+    ),
     "FastSchedule CryptoType CacheGroups CheckpointType SchedulerPort SchedulerRootFilter AccountingStorageLoc "
     "JobCheckpointDir MemLimitEnforce SallocDefaultCommand UsePAM FrontendName": (
         "Slurm has dropped it, or a pod has no use for it"
@@ -24,11 +26,6 @@ _WHY = {
     "JobSubmitPlugins": "belongs to the old machines; slurmstack:job_submit has the usual rules",
     "JobCompType JobCompLoc JobCompParams": "sacct has the records of jobs: leave it out",
     "TmpFS": "jobs have a /tmp of their own: worker_nodes.<pool>.tmp is its size",
-    "ProctrackType JobAcctGatherType TaskPlugin SwitchType NodeFeaturesPlugins": "workers decide it by their machine; "
-    "where a pool has confinement: off, slurm.settings can say it",
-    "AccountingStorageType AccountingStorageHost AccountingStoragePort AccountingStoragePass AccountingStorageUser": (
-        "jobs are recorded by slurmdbd here; accounting.enabled: false turns it off"
-    ),
     "GresTypes MaxNodeCount": "is made from the pools",
     "SuspendTime SuspendTimeout ResumeTimeout ResumeRate SuspendRate SuspendExcNodes SuspendExcParts": (
         "use an elastic pool: worker_nodes.<pool>.size: {min: 0, max: N} with idle_timeout and resume_timeout"
@@ -48,8 +45,7 @@ State=UP State=UNKNOWN State=IDLE Weight=1 TmpDisk=0 Default=NO Hidden=NO RootOn
 MinNodes=1 LLN=NO ExclusiveUser=NO AllowAccounts=ALL AllowGroups=ALL AllowQos=ALL MaxTime=INFINITE MaxTime=UNLIMITED
 MaxTime=-1 GraceTime=0 MaxNodes=UNLIMITED PriorityTier=1 InactiveLimit=0 WaitTime=0 FirstJobId=1
 JobCompType=jobcomp/none SwitchType=switch/none JobAcctGatherFrequency=30 PreemptType=preempt/none
-AccountingStorageType=accounting_storage/slurmdbd TopologyPlugin=topology/flat TopologyPlugin=topology/default
-TopologyPlugin=topology/none
+TopologyPlugin=topology/flat TopologyPlugin=topology/default TopologyPlugin=topology/none
 """
 DEFAULTS = frozenset(_DEFAULTS.lower().split())
 """Slurm's defaults as configurators write them out, in small letters."""
