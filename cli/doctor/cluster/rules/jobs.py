@@ -155,6 +155,10 @@ def _waiting(cluster: Snapshot, job: Job, errors: Sequence[str]) -> Finding:
         mend = "slurmstack logs --job {id}; slurmstack doctor"
         what = Meaning(kind="unknown", words=f"is tried again after an error: {failed[0]}", mend=mend)
     nodes = [node for node in cluster.nodes if set(node.partitions) & set(job.partitions)]
+    if cluster.knows("nodes") and job.min_nodes > len(nodes):
+        words = f"asks for {job.min_nodes} nodes, and its partition has {len(nodes)}"
+        mend = "raise size, or max, of a pool of its partition and `slurmstack up`, or: scancel {id}"
+        what = Meaning(kind="unknown", words=words, mend=mend)
     closed = [f"{node.name} {node.state} ({node.reason})" for node in nodes if node.gets_no_jobs]
     lines = [
         f"Slurm says {job.detail or job.reason}",
