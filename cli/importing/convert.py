@@ -12,7 +12,7 @@ import yaml
 from cli.errors import Failure
 from cli.importing.accounts import read_dump
 from cli.importing.draft import Draft, field_of, plain, typed
-from cli.importing.files import Line, Parameter, hosts, read_lines
+from cli.importing.files import Line, Parameter, hosts, read_lines, value_in
 from cli.importing.keys import OF_ELASTIC_POOLS, PLACES, WHY
 from cli.importing.nodes import Node, put_pools, read_nodes
 from config import ConfigError, load_config
@@ -21,8 +21,6 @@ from config.sections.slurm import Partition
 from images.common.slurm_records import compress
 from slurm.conf import effective_settings
 
-_NAMED = {"nodename", "nodeset", "partitionname"}
-"""Keys of lines that are about what they name."""
 _SHOWN = 10
 """Lines that were not taken, where there is nothing else to say."""
 
@@ -48,19 +46,14 @@ def convert(slurm_conf: Path, gres_conf: Path | None, dump: Path | None) -> tupl
 
 
 def _understood(path: Path, draft: Draft) -> list[Line]:
-    """The lines; a word that is no pair is left, and a line without a name."""
+    """The lines; a word that is no pair is left."""
     found: list[Line] = []
     for pairs in read_lines(path):
-        line = {pair.key.lower(): pair for pair in pairs}
-        if word := line.pop("", None):
-            draft.leave(word, "is not understood: slurm.conf has KEY=VALUE, and quotes in pairs")
         draft.read.append(pairs)
-        name = next((pair.value for key, pair in line.items() if key in _NAMED), "-")
-        if "=" in name or not name.strip(", "):
-            draft.leave(next(iter(line.values())), "has no name")
-        elif line:
-            found.append(line)
-    return found
+        found.append({pair.key.lower(): pair for pair in pairs})
+        if word := found[-1].pop("", None):
+            draft.leave(word, "is not understood: slurm.conf has KEY=VALUE, and quotes in pairs")
+    return [line for line in found if line]
 
 
 def _read_partitions(lines: Iterable[Line], nodes: Mapping[str, Node], draft: Draft) -> dict[str, set[str]]:
@@ -69,9 +62,9 @@ def _read_partitions(lines: Iterable[Line], nodes: Mapping[str, Node], draft: Dr
     groups = {name: {name} for name in nodes} | {"ALL": {*nodes}}
     for line in lines:
         if next(iter(line)) == "nodeset":
-            features = {*line["feature"].value.split(",")} if "feature" in line else set()
-            members = {host for host, node in nodes.items() if features & {*node.value("feature").split(",")}}
-            groups[line["nodeset"].value] = members | _members(line, groups, draft)
+            wanted = {*value_in(line, "feature").split(",")} - {""}
+            having = {host for host, node in nodes.items() if wanted & {*value_in(node.options, "feature").split(",")}}
+            groups[value_in(line, "nodeset")] = having | _members(line, groups, draft)
     defaults: Line = {}
     found: dict[str, set[str]] = {}
     for line in lines:

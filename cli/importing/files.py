@@ -38,6 +38,11 @@ Line = dict[str, Parameter]
 """A line's pairs, by keys in small letters; the first is what the line is about."""
 
 
+def value_in(line: Line, key: str) -> str:
+    """The value of a key; empty where it is not there."""
+    return line[key].value if key in line else ""
+
+
 def read_lines(path: Path, above: tuple[Path, ...] = ()) -> Iterator[list[Parameter]]:
     """Pairs of each line of slurm.conf, and of the files that it includes. Raises Failure.
 
@@ -86,7 +91,7 @@ def _logical(text: str) -> Iterator[tuple[int, str]]:
 def hosts(listed: str) -> list[str]:
     """Names in a host list, `rack[0-3]node[01-16],login`. Raises ValueError where it is none."""
     wrong = ValueError(f"{listed[:60]} is no list of at most {_MOST_HOSTS:,} hosts, as in n[1-3,07],login")
-    if re.search(r"[\[\]]", _RANGES.sub("", listed)):
+    if re.search(r"[\[\]=]", _RANGES.sub("", listed)):
         raise wrong
     found: list[str] = []
     for part in re.findall(r"(?:[^,\[\]]|\[[^\]]*\])+", listed):

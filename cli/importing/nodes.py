@@ -11,7 +11,7 @@ from os.path import commonprefix
 from typing import Any
 
 from cli.importing.draft import Draft
-from cli.importing.files import Line, Parameter, hosts
+from cli.importing.files import Line, Parameter, hosts, value_in
 from config.sections.workers import RESERVED_POOL_NAMES
 from slurm.sizing import memory_for
 
@@ -40,10 +40,6 @@ class Node:
     devices: list[Parameter] = field(default_factory=list)
     """What says so."""
 
-    def value(self, key: str) -> str:
-        """What is said of it; empty where nothing is."""
-        return self.options[key].value if key in self.options else ""
-
 
 def read_nodes(lines: Iterable[Line], gres: Iterable[Line], draft: Draft) -> dict[str, Node]:
     """All nodes by name, in the order of the file."""
@@ -62,7 +58,7 @@ def read_nodes(lines: Iterable[Line], gres: Iterable[Line], draft: Draft) -> dic
         except ValueError as error:
             draft.leave(head, f"is not understood: {error}")
             continue
-        if options.get("state", head).value.upper() == "FUTURE":
+        if value_in(options, "state").upper() == "FUTURE":
             draft.leave(head, "is no node yet: raise worker_nodes.<pool>.size when it is to be there")
         elif not found.keys() & new:  # Slurm has a name once
             found |= new
@@ -82,14 +78,13 @@ def _node(options: Line) -> Node:
     cpus = number("cpus", sockets * number("corespersocket") * number("threadspercore"))
     memory, weight, disk = number("realmemory", cpus * _MIB_OF_A_CPU), number("weight"), number("tmpdisk", 0)
     pool: dict[tuple[str, ...], Any] = {("resources", "cpus"): cpus, ("resources", "memory"): memory_for(memory)}
-    given = dict.fromkeys(options["feature"].value.split(",") if "feature" in options else ())
+    given = dict.fromkeys(value_in(options, "feature").split(","))
     features = [word for word in given if re.fullmatch("[A-Za-z][A-Za-z0-9_.-]*", word)]
     pool |= {("features",): features} if features else {}
     pool |= {("weight",): weight} if weight != 1 else {}
     pool |= {("tmp",): f"{disk}Mi"} if disk else {}
     gres: Counter[str] = Counter()
-    written = options["gres"].value if "gres" in options else ""
-    for part in filter(None, re.sub(r"\([^)]*\)|:no_consume", "", written).split(",")):
+    for part in filter(None, re.sub(r"\([^)]*\)|:no_consume", "", value_in(options, "gres")).split(",")):
         name, _, last = part.rpartition(":")
         gres[name if name and last.isdecimal() else part] += int(last) if name and last.isdecimal() else 1
     return Node(options=options, pool=pool, gres=gres)
@@ -106,7 +101,7 @@ def _read_devices(lines: Iterable[Line], nodes: Mapping[str, Node], draft: Draft
     for line in lines:
         words = [line[key] for key in _OF_DEVICES if key in line]
         amd = any("rsmi" in word.value or word.value.startswith("/dev/dri") for word in words)
-        typed = "type" in line and "name" in line and line["name"].value == "gpu"
+        typed = "type" in line and value_in(line, "name") == "gpu"
         try:
             named = hosts(line["nodename"].value) if "nodename" in line else nodes
             number = _number(line["count"]) if "count" in line else 0
@@ -146,8 +141,8 @@ def put_pools(nodes: Mapping[str, Node], partitions: Mapping[str, set[str]], dra
     groups: dict[str, list[str]] = {}
     for name, node in nodes.items():
         homes = [partition for partition, members in partitions.items() if name in members]
-        groups.setdefault(str((node.pool, node.value("state").lower() == "cloud", homes)), []).append(name)
-    features = {feature for node in nodes.values() for feature in node.value("feature").split(",")}
+        groups.setdefault(str((node.pool, value_in(node.options, "state").lower() == "cloud", homes)), []).append(name)
+    features = {feature for node in nodes.values() for feature in value_in(node.options, "feature").split(",")}
     pools: dict[str, list[str]] = {}
     for members in groups.values():
         # A feature of this name, which others have, too, would put their nodes into this pool's node set.
@@ -173,13 +168,13 @@ def _put_pool(name: str, members: list[Node], draft: Draft) -> None:
     def words(key: str) -> list[Parameter]:
         return list(dict.fromkeys(node.options[key] for node in members if key in node.options))
 
-    lines, elastic = words("nodename"), node.value("state").lower() == "cloud"
-    said = [*lines, *(words("state") if elastic else [])]
-    draft.put(("worker_nodes", name, "size"), {"min": 0, "max": size} if elastic else size, *said)
+    lines, elastic = words("nodename"), value_in(node.options, "state").lower() == "cloud"
+    origin = [*lines, *(words("state") if elastic else [])]
+    draft.put(("worker_nodes", name, "size"), {"min": 0, "max": size} if elastic else size, *origin)
     for path, value in node.pool.items():
         devices = (word for node in members for word in node.devices) if path[-1] == "gpus" else ()
         draft.put(("worker_nodes", name, *path), value, *(words(_FROM.get(path[-1], "gres")) or lines), *devices)
     for line in lines if "realmemory" not in node.options else ():
         draft.leave(line, f"has no RealMemory: {name} has 1Gi for each CPU; write what there is")
-    for word in {*node.value("feature").split(",")} - {"", *node.pool.get(("features",), ())}:
+    for word in {*value_in(node.options, "feature").split(",")} - {"", *node.pool.get(("features",), ())}:
         draft.leave(node.options["feature"], f"{word} is no feature here: letters, digits, '_', '.', '-'")

@@ -30,7 +30,7 @@ def why(draft: Draft, line: int, key: str) -> str:
     ("line", "key", "said"),
     [
         ("NodeName=n[2-3] CPUs=8", "NodeName", "another one holds"),
-        ("NodeName= CPUs=4", "NodeName", "has no name"),
+        ("NodeName= CPUs=4", "NodeName", "CPUs=4 is no list"),
         ("NodeName=m State=DOWN CPUs=4", "State", "nodes begin idle"),
         ("NodeName=m CPUs=4 CPUs=8", "CPUs", "another one holds"),
         ("NodeName=m NodeName=k CPUs=8", "NodeName", "another one holds"),
@@ -42,7 +42,7 @@ def why(draft: Draft, line: int, key: str) -> str:
         ("PartitionName=q Nodes=n1 Default=maybe", "Default", "has no effect"),
         ("PartitionName=q Nodes=n[2-1]", "Nodes", "n[2-1] is no list"),
         ("PartitionName=q Nodes=n1 MaxTime=99999-0", "MaxTime", "more than Slurm can count"),
-        ("PartitionName= Nodes=n1", "PartitionName", "has no name"),
+        ("PartitionName= Nodes=n1", "PartitionName", "has no node"),
         ("NodeSet=unused Nodes=n1", "NodeSet", "partitions are over pools"),
         ("NodeSet=empty Feature=none\nPartitionName=q Nodes=empty,n1", "NodeSet", "partitions are over pools"),
         ("FrontendName=x FrontendAddr=y", "FrontendName", "has dropped it"),

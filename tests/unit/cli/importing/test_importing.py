@@ -17,7 +17,7 @@ from cli.app import main
 from cli.errors import Failure
 from cli.importing.convert import convert
 from cli.importing.draft import Draft
-from cli.importing.files import hosts, read_lines
+from cli.importing.files import hosts, read_lines, value_in
 from cli.importing.nodes import read_nodes
 from config.cluster import ClusterConfig
 from config.load import load_stack_file
@@ -40,7 +40,7 @@ class Case:
     def why(self, place: str, key: str) -> str:
         """What is said of a key in a line, `slurm.conf:3`; empty where nothing is."""
         return " | ".join(
-            why for said, why in self.draft.left if f"{Path(said.file).name}:{said.line}" == place and said.key == key
+            why for one, why in self.draft.left if f"{Path(one.file).name}:{one.line}" == place and one.key == key
         )
 
 
@@ -121,7 +121,11 @@ def test_the_pools_have_as_many_nodes_of_each_kind_as_the_old_cluster(name: str,
     lines = [{pair.key.lower(): pair for pair in pairs} for pairs in read_lines(DATA / name / "slurm.conf")]
     nodes = read_nodes(lines, [], Draft()).values()
     had = Counter(
-        (node.pool["resources", "cpus"], int(node.value("realmemory") or 0), node.pool.get(GPUS, {}).get("count", 0))
+        (
+            node.pool["resources", "cpus"],
+            int(value_in(node.options, "realmemory") or 0),
+            node.pool.get(GPUS, {}).get("count", 0),
+        )
         for node in nodes
     )
     has: Counter[tuple[int, int, int]] = Counter()
@@ -252,19 +256,13 @@ def test_a_worker_has_the_memory_for_jobs_that_the_node_had_and_hardly_more(real
     assert 0 <= real_memory_mib(memory_for(real_memory)) - real_memory <= max(1, 128 - real_memory)
 
 
-@pytest.mark.parametrize(
-    ("listed", "names"),
-    [
-        ("n[08-10],x", ["n08", "n09", "n10", "x"]),
-        ("r[0-1]n[1,3]-ib", ["r0n1-ib", "r0n3-ib", "r1n1-ib", "r1n3-ib"]),
-    ],
-)
-def test_host_lists_with_several_ranges(listed: str, names: list[str]) -> None:
-    assert hosts(listed) == names
+def test_host_lists_with_several_ranges() -> None:
+    assert hosts("n[08-10],x") == ["n08", "n09", "n10", "x"]
+    assert hosts("r[0-1]n[1,3]-ib") == ["r0n1-ib", "r0n3-ib", "r1n1-ib", "r1n3-ib"]
 
 
-@pytest.mark.parametrize("listed", ["n[1-9999999999]", "r[1-9999]n[1-9999]"])
-def test_a_host_list_without_an_end_is_refused(listed: str) -> None:
+@pytest.mark.parametrize("listed", ["n[1-9999999999]", "r[1-9999]n[1-9999]", "n[1-4", "n1-4]", "n[1,4-1]", "n[x-y]"])
+def test_a_host_list_without_an_end_or_a_bracket_is_refused(listed: str) -> None:
     with pytest.raises(ValueError, match="is no list"):
         hosts(listed)
 
@@ -297,15 +295,10 @@ def test_what_is_refused_of_a_partition_leaves_one_whose_name_goes_on_alone(tmp_
     ("text", "said"),
     [
         ("ClusterName=x\n", "has no node"),
-        ("", "has no node"),
         ("N\0o\0d\0e\0", "has no node"),
         ("Include slurm.conf\n", "includes itself"),
         ("Include other.conf\n", "slurm.conf:1 includes other.conf, which is not there"),
         ("\nNodeName=n[1-4 CPUs=8", r"slurm.conf:2: NodeName=n\[1-4: .* n\[1-4 is no list"),
-        ("NodeName=n1-4] CPUs=8", r"slurm.conf:1: NodeName=n1-4\]: .* n1-4\] is no list"),
-        ("NodeName=n[4-1] CPUs=8", r"slurm.conf:1: NodeName=n\[4-1\]: .* n\[4-1\] is no list"),
-        ("NodeName=n[0001-99999]", r"slurm.conf:1: NodeName=n\[0001-99999\]: .* is no list of at most 65,536 hosts"),
-        ("NodeName=n[x-y]", r"slurm.conf:1: NodeName=n\[x-y\]: .* n\[x-y\] is no list"),
         ('NodeName="n CPUs=1', 'slurm.conf:1: NodeName="n CPUs=1: .* quotes in pairs'),
         ("NodeName=n CPUs=abc", "slurm.conf:1: NodeName=n: .* CPUs=abc is no number"),
         ("NodeName=n CPUs=1 RealMemory=-5", "slurm.conf:1: NodeName=n: .* RealMemory=-5 is no number"),

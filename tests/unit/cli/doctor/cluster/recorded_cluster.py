@@ -142,7 +142,7 @@ class RecordedCluster(PlayedKubectl):
             entry["comment"] = f"{stamp} | {comment}"
 
     def job(self, id_: str, reason: str, *, state: str = "PENDING", nodes: str = "", **more: str) -> None:
-        """A job in the queue, in the form in which squeue printed real ones. `more`: `account`, `start`, `number` of nodes."""
+        """A job in the queue, in the form in which squeue printed real ones. `more`: `account`, `start`, `number`."""
         row = {
             "JobArrayID": id_, "Partition": "main", "State": state, "NodeList": nodes, "TimeLeft": "10:00",
             "TimeLimit": "30:00",
