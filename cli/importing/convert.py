@@ -12,8 +12,8 @@ import yaml
 from cli.errors import Failure
 from cli.importing.accounts import read_dump
 from cli.importing.draft import Draft, field_of, plain, typed
-from cli.importing.files import Line, Parameter, hosts, read_lines, value_in
-from cli.importing.keys import OF_ELASTIC_POOLS, PLACES, WHY
+from cli.importing.files import Line, Parameter, hosts, lines_of, read_lines, value_in
+from cli.importing.keys import ALIASES, OF_ELASTIC_POOLS, PLACES, WHY
 from cli.importing.nodes import Node, put_pools, read_nodes
 from config import ConfigError, load_config
 from config.load import PROJECT
@@ -50,7 +50,7 @@ def _understood(path: Path, draft: Draft) -> list[Line]:
     found: list[Line] = []
     for pairs in read_lines(path):
         draft.read.append(pairs)
-        found.append({pair.key.lower(): pair for pair in pairs})
+        found.append({ALIASES.get(pair.key.lower(), pair.key.lower()): pair for pair in pairs})
         if word := found[-1].pop("", None):
             draft.leave(word, "is not understood: slurm.conf has KEY=VALUE, and quotes in pairs")
     return [line for line in found if line]
@@ -60,21 +60,12 @@ def _read_partitions(lines: Iterable[Line], nodes: Mapping[str, Node], draft: Dr
     """Partitions into the draft, without their pools; the nodes of each."""
     # A set may stand below the partitions over it.
     groups = {name: {name} for name in nodes} | {"ALL": {*nodes}}
-    for line in lines:
-        if next(iter(line)) == "nodeset":
-            wanted = {*value_in(line, "feature").split(",")} - {""}
-            having = {host for host, node in nodes.items() if wanted & {*value_in(node.options, "feature").split(",")}}
-            groups[value_in(line, "nodeset")] = having | _members(line, groups, draft)
-    defaults: Line = {}
+    for head, line in lines_of("nodeset", lines):
+        wanted = {*value_in(line, "feature").split(",")} - {""}
+        having = {host for host, node in nodes.items() if wanted & {*value_in(node.options, "feature").split(",")}}
+        groups[head.value] = having | _members(line, groups, draft)
     found: dict[str, set[str]] = {}
-    for line in lines:
-        if next(iter(line)) != "partitionname":
-            continue
-        options = defaults | line
-        head = options.pop("partitionname")
-        if head.value.upper() == "DEFAULT":
-            defaults = options
-            continue
+    for head, options in lines_of("partitionname", lines):
         name = f"p-{head.value}" if head.value.upper() == "ALL" else head.value
         members = _members(options, groups, draft)
         if not members:
@@ -84,9 +75,9 @@ def _read_partitions(lines: Iterable[Line], nodes: Mapping[str, Node], draft: Dr
         if name != head.value:
             draft.leave(head, f"is no name of a partition here: it became {name}")
         found[name] = members
-        draft.put(("partitions", name), {"pools": []}, head, options.pop("nodes"))
-        for parameter in options.values():
-            _put_option(("partitions", name), parameter, draft)
+        draft.put(("partitions", name), {"pools": []}, head, options["nodes"])
+        for key in [key for key in options if key not in {"partitionname", "nodes"}]:
+            _put_option(("partitions", name), key, options[key], draft)
     return found
 
 
@@ -104,9 +95,8 @@ def _members(line: Line, groups: Mapping[str, set[str]], draft: Draft) -> set[st
     return set().union(*(groups.get(name, ()) for name in named))
 
 
-def _put_option(place: tuple[str, str], parameter: Parameter, draft: Draft) -> None:
-    key = parameter.key.lower()
-    field = "priority_tier" if key == "priority" else field_of(Partition, key)
+def _put_option(place: tuple[str, str], key: str, parameter: Parameter, draft: Draft) -> None:
+    field = field_of(Partition, key)
     if draft.is_default(parameter) or (key in WHY and key != "state"):
         return  # told in the end
     if field is None:

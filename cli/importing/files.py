@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -41,6 +41,16 @@ Line = dict[str, Parameter]
 def value_in(line: Line, key: str) -> str:
     """The value of a key; empty where it is not there."""
     return line[key].value if key in line else ""
+
+
+def lines_of(key: str, lines: Iterable[Line]) -> Iterator[tuple[Parameter, Line]]:
+    """Lines about what a key names: the name, and the line with what lines of the name DEFAULT say before it."""
+    defaults: Line = {}
+    for line in (line for line in lines if next(iter(line)) == key):
+        if line[key].value.upper() == "DEFAULT":
+            defaults |= line
+        else:
+            yield line[key], defaults | line
 
 
 def read_lines(path: Path, above: tuple[Path, ...] = ()) -> Iterator[list[Parameter]]:

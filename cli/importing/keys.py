@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+ALIASES = {"procs": "cpus", "features": "feature", "priority": "prioritytier"}
 PLACES = {
     "clustername": ("slurm", "cluster_name"),
     "topologyplugin": ("topology", "plugin"),

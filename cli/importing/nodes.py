@@ -11,11 +11,10 @@ from os.path import commonprefix
 from typing import Any
 
 from cli.importing.draft import Draft
-from cli.importing.files import Line, Parameter, hosts, value_in
+from cli.importing.files import Line, Parameter, hosts, lines_of, value_in
 from config.sections.workers import RESERVED_POOL_NAMES
 from slurm.sizing import memory_for
 
-_ALIASES = {"procs": "cpus", "features": "feature"}
 _FROM = {"cpus": "cpus", "memory": "realmemory", "features": "feature", "weight": "weight", "tmp": "tmpdisk"}
 """Value of a pool -> the key that it is from; others are from Gres."""
 _OF_DEVICES = ("nodename", "name", "type", "count", "file", "autodetect")
@@ -43,16 +42,8 @@ class Node:
 
 def read_nodes(lines: Iterable[Line], gres: Iterable[Line], draft: Draft) -> dict[str, Node]:
     """All nodes by name, in the order of the file."""
-    defaults: Line = {}
     found: dict[str, Node] = {}
-    for line in lines:
-        if next(iter(line)) != "nodename":
-            continue
-        head = line["nodename"]
-        options = defaults | {_ALIASES.get(key, key): parameter for key, parameter in line.items()}
-        if head.value.upper() == "DEFAULT":
-            defaults = options
-            continue
+    for head, options in lines_of("nodename", lines):
         try:
             new = {host: _node(options) for host in hosts(head.value)}
         except ValueError as error:

@@ -18,6 +18,7 @@ from cli.errors import Failure
 from cli.importing.convert import convert
 from cli.importing.draft import Draft
 from cli.importing.files import hosts, read_lines, value_in
+from cli.importing.keys import ALIASES
 from cli.importing.nodes import read_nodes
 from config.cluster import ClusterConfig
 from config.load import load_stack_file
@@ -118,7 +119,8 @@ def test_the_stack_file_is_valid_and_what_is_left_has_its_line_and_a_reason(name
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_pools_have_as_many_nodes_of_each_kind_as_the_old_cluster(name: str, tmp_path: Path) -> None:
-    lines = [{pair.key.lower(): pair for pair in pairs} for pairs in read_lines(DATA / name / "slurm.conf")]
+    words = [{pair.key.lower(): pair for pair in pairs} for pairs in read_lines(DATA / name / "slurm.conf")]
+    lines = [{ALIASES.get(key, key): pair for key, pair in line.items()} for line in words]
     nodes = read_nodes(lines, [], Draft()).values()
     had = Counter(
         (
