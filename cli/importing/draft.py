@@ -60,9 +60,7 @@ class Draft:
     def put_setting(self, path: Path, parameter: Parameter) -> None:
         """Set a key of slurm.conf or of a partition's line, which is looked at alone: `validate` judges all at once."""
         value = f'"{parameter.value}"' if re.search(r"\s", parameter.value) else parameter.value
-        settings = {"settings": {parameter.key: value}}
-        alone = {"slurm": settings} if path[0] == "slurm" else {"partitions": {"p": {"pools": ["pool"], **settings}}}
-        if problems := problems_of({**_POOL, **alone}):
+        if problems := problems_of({**_POOL, "slurm": {"settings": {parameter.key: value}}}):
             self.leave(parameter, re.sub(r"^has (the key )?'?[\w=]+'?[,:] (which )?", "", problems[0].message))
         else:
             self.put((*path, "settings", parameter.key), plain(value), parameter)
