@@ -66,7 +66,8 @@ def _read_partitions(lines: Iterable[Line], nodes: Mapping[str, Node], draft: Dr
         groups[head.value] = having | _members(line, groups, draft)
     found: dict[str, set[str]] = {}
     for head, options in lines_of("partitionname", lines):
-        name = f"p-{head.value}" if head.value.upper() == "ALL" else head.value
+        name = re.sub("[^A-Za-z0-9_.-]", "-", head.value)
+        name = f"p-{name}" if name[:1] in ".-" or name.upper() == "ALL" else name
         members = _members(options, groups, draft)
         if not members:
             draft.leave(head, "has no node: a partition is over at least one pool")
