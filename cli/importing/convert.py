@@ -84,10 +84,8 @@ def _read_partitions(lines: Iterable[Line], nodes: Mapping[str, Node], draft: Dr
 
 def _members(line: Line, groups: Mapping[str, set[str]], draft: Draft) -> set[str]:
     """The nodes in `Nodes`, by names, sets or ALL."""
-    if "nodes" not in line:
-        return set()
     try:
-        named = [name if name.upper() != "ALL" else "ALL" for name in hosts(line["nodes"].value)]
+        named = [name if name.upper() != "ALL" else "ALL" for name in hosts(value_in(line, "nodes"))]
     except ValueError as error:
         draft.leave(line["nodes"], f"is not understood: {error}")
         return set()
@@ -130,24 +128,23 @@ def _read_settings(lines: Iterable[Line], draft: Draft) -> None:
     draft.defaults |= {"preemptmode=off", *(f"{key}={value}".lower() for key, value in ours.items())}
     if "accounts" in draft.sections:  # accounts that are declared are enforced
         draft.defaults |= {f"{key}={last[key].value}".lower() for key in last.keys() & {"accountingstorageenforce"}}
+    elastic = [name for name, pool in draft.sections["worker_nodes"].items() if isinstance(pool["size"], dict)]
     for key, parameter in last.items():
-        if not draft.is_default(parameter) and key not in {"nodename", "partitionname"}:
+        if key in OF_ELASTIC_POOLS and re.fullmatch("[1-9][0-9]{0,6}", parameter.value):
+            for name in elastic:
+                draft.put(("worker_nodes", name, OF_ELASTIC_POOLS[key]), f"{parameter.value}s", parameter)
+        elif not draft.is_default(parameter) and key not in {*WHY, "nodename", "partitionname"}:
             _put_setting(key, parameter, draft)
 
 
 def _put_setting(key: str, parameter: Parameter, draft: Draft) -> None:
-    pools = draft.sections["worker_nodes"].items()
-    elastic = [name for name, pool in pools if isinstance(pool["size"], dict)] if key in OF_ELASTIC_POOLS else []
-    if elastic and re.fullmatch("[1-9][0-9]{0,6}", parameter.value):
-        for name in elastic:
-            draft.put(("worker_nodes", name, OF_ELASTIC_POOLS[key]), f"{parameter.value}s", parameter)
-    elif key == "licenses":
+    if key == "licenses":
         for name, _, count in (part.replace("*", ":").partition(":") for part in parameter.value.split(",")):
             draft.put(("licenses", name), plain(count or "1"), parameter)
     elif key in PLACES:
         text = _mode(parameter, draft) if key == "preemptmode" else parameter.value.lower()
         draft.put(PLACES[key], re.sub("^(topology|preempt)/|_prio$", "", text), parameter)
-    elif key not in WHY:  # others are told in the end
+    else:
         draft.put_setting(("slurm",), parameter)
 
 

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from os.path import commonprefix
 from typing import Any
@@ -18,8 +19,6 @@ from slurm.sizing import memory_for
 _FROM = {"cpus": "cpus", "memory": "realmemory", "features": "feature", "weight": "weight", "tmp": "tmpdisk"}
 """Value of a pool -> the key that it is from; others are from Gres."""
 _OF_DEVICES = ("nodename", "name", "type", "count", "file", "autodetect")
-_MIB_OF_A_CPU = 1024
-"""What a CPU has where nothing says how much memory there is."""
 
 
 @dataclass(kw_only=True)
@@ -61,13 +60,10 @@ def read_nodes(lines: Iterable[Line], gres: Iterable[Line], draft: Draft) -> dic
 
 def _node(options: Line) -> Node:
     """Raises ValueError."""
-
-    def number(key: str, otherwise: int = 1) -> int:
-        return _number(options[key]) if key in options else otherwise
-
+    number = partial(_number, options)
     sockets = number("sockets", number("boards") * number("socketsperboard"))
     cpus = number("cpus", sockets * number("corespersocket") * number("threadspercore"))
-    memory, weight, disk = number("realmemory", cpus * _MIB_OF_A_CPU), number("weight"), number("tmpdisk", 0)
+    memory, weight, disk = number("realmemory", cpus * 1024), number("weight"), number("tmpdisk", 0)
     pool: dict[tuple[str, ...], Any] = {("resources", "cpus"): cpus, ("resources", "memory"): memory_for(memory)}
     given = dict.fromkeys(value_in(options, "feature").split(","))
     features = [word for word in given if re.fullmatch("[A-Za-z][A-Za-z0-9_.-]*", word)]
@@ -81,10 +77,10 @@ def _node(options: Line) -> Node:
     return Node(options=options, pool=pool, gres=gres)
 
 
-def _number(parameter: Parameter) -> int:
-    if not re.fullmatch("[0-9]{1,15}", parameter.value):
-        raise ValueError(f"{parameter.text} is no number")
-    return int(parameter.value)
+def _number(line: Line, key: str, otherwise: int = 1) -> int:
+    if not re.fullmatch("[0-9]{0,15}", value_in(line, key)):
+        raise ValueError(f"{line[key].text} is no number")
+    return int(value_in(line, key) or otherwise)
 
 
 def _read_devices(lines: Iterable[Line], nodes: Mapping[str, Node], draft: Draft) -> None:
@@ -95,8 +91,7 @@ def _read_devices(lines: Iterable[Line], nodes: Mapping[str, Node], draft: Draft
         typed = "type" in line and value_in(line, "name") == "gpu"
         try:
             named = hosts(line["nodename"].value) if "nodename" in line else nodes
-            number = _number(line["count"]) if "count" in line else 0
-            number = len(hosts(line["file"].value)) if "file" in line else number
+            number = len(hosts(value_in(line, "file"))) or _number(line, "count", 0)
         except ValueError as error:
             draft.leave(next(iter(line.values())), f"is not understood: {error}")
             continue
