@@ -6,7 +6,7 @@ import re
 from functools import partial
 from pathlib import Path
 
-from cli.importing.draft import Draft, field_of, typed
+from cli.importing.draft import Draft
 from cli.importing.files import Parameter, read_text
 from config.sections.accounting import Account, Qos
 
@@ -14,8 +14,6 @@ _LINE = re.compile(r"(?i)\s*(QOS|Cluster|Parent|Account|User)\s*-\s*'?([^':]*)'?
 _OPTION = re.compile(r":([A-Z][A-Za-z]+)=('[^']*'|.*?)(?=:[A-Z][A-Za-z]+=|$)")
 _SHORT = {"PA": "PerAccount", "PU": "PerUser", "WallDurationPerJob": "Wall", "PrioThresh": "PrioThreshold"}
 """End of an option -> as the stack file has it."""
-_PARENT = "2147483647"
-"""What the database keeps for Fairshare=parent."""
 
 
 def read_dump(path: Path, draft: Draft) -> dict[str, list[str]]:
@@ -48,14 +46,7 @@ def read_dump(path: Path, draft: Draft) -> dict[str, list[str]]:
 
 
 def _put(place: tuple[str, str], option: Parameter, draft: Draft) -> None:
-    model = Qos if place[0] == "qos" else Account
     end = next((end for end in _SHORT if option.key.endswith(end)), "")
-    field = field_of(model, option.key.removesuffix(end) + _SHORT.get(end, ""))
-    if field is None:
+    key = option.key.removesuffix(end) + _SHORT.get(end, "")
+    if not draft.put_field(place, Qos if place[0] == "qos" else Account, key, option):
         draft.leave(option, "the stack file has nothing of the kind: set it with sacctmgr")
-    elif field == "fairshare" and option.value == _PARENT:
-        draft.put((*place, field), "parent", option)
-    elif field == "preempt_exempt_time" and option.value.isdecimal():
-        draft.put((*place, field), f"{int(option.value) // 60}:{int(option.value) % 60:02}", option)
-    else:
-        draft.put((*place, field), typed(model, field, option.value), option)

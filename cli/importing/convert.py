@@ -11,7 +11,7 @@ import yaml
 
 from cli.errors import Failure
 from cli.importing.accounts import read_dump
-from cli.importing.draft import Draft, field_of, plain, typed
+from cli.importing.draft import Draft, plain
 from cli.importing.files import Line, Parameter, hosts, lines_of, read_lines, value_in
 from cli.importing.keys import ALIASES, OF_ELASTIC_POOLS, PLACES, WHY
 from cli.importing.nodes import Node, put_pools, read_nodes
@@ -95,26 +95,15 @@ def _members(line: Line, groups: Mapping[str, set[str]], draft: Draft) -> set[st
 
 
 def _put_option(place: tuple[str, str], key: str, parameter: Parameter, draft: Draft) -> None:
-    field = field_of(Partition, key)
     if draft.is_default(parameter) or (key in WHY and key != "state"):
         return  # told in the end
-    if field is None:
+    if key == "default":
+        if parameter.value.lower() in {"yes", "true", "up", "1"}:
+            for name in draft.sections["partitions"]:  # to Slurm, the last one is
+                draft.remove(("partitions", name, key))
+            draft.put((*place, key), True, parameter)
+    elif not draft.put_field(place, Partition, key, parameter):
         draft.put_setting(place, parameter)
-    elif field != "default":
-        value = _mode(parameter, draft) if field == "preempt_mode" else typed(Partition, field, parameter.value)
-        draft.put((*place, field), value, parameter)
-    elif parameter.value.lower() in {"yes", "true", "up", "1"}:
-        for name in draft.sections["partitions"]:  # to Slurm, the last one is
-            draft.remove(("partitions", name, field))
-        draft.put((*place, field), True, parameter)
-
-
-def _mode(parameter: Parameter, draft: Draft) -> str:
-    """Of preemption. GANG comes with SUSPEND by itself."""
-    mode = re.sub(",?gang,?", "", parameter.value.lower())
-    if mode != parameter.value.lower() and mode != "suspend":
-        draft.leave(parameter, "GANG: jobs take turns with preemption.mode suspend alone")
-    return mode
 
 
 def _read_settings(lines: Iterable[Line], draft: Draft) -> None:
@@ -141,9 +130,11 @@ def _put_setting(key: str, parameter: Parameter, draft: Draft) -> None:
     if key == "licenses":
         for name, _, count in (part.replace("*", ":").partition(":") for part in parameter.value.split(",")):
             draft.put(("licenses", name), plain(count or "1"), parameter)
+    elif key == "clustername":
+        draft.put(("slurm", "cluster_name"), parameter.value.lower(), parameter)
     elif key in PLACES:
-        text = _mode(parameter, draft) if key == "preemptmode" else parameter.value.lower()
-        draft.put(PLACES[key], re.sub("^(topology|preempt)/|_prio$", "", text), parameter)
+        section, model, field = PLACES[key]
+        draft.put_field((section,), model, field, parameter)
     else:
         draft.put_setting(("slurm",), parameter)
 

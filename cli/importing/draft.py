@@ -14,6 +14,8 @@ from config import ConfigError, Problem, load_config
 from images.common.slurm_records import amounts
 
 _POOL: dict[str, Any] = {"worker_nodes": {"pool": {"size": 1, "resources": {"cpus": 1, "memory": "1Gi"}}}}
+_PARENT = "2147483647"
+"""What slurmdbd keeps for Fairshare=parent."""
 Path = tuple[str, ...]
 
 
@@ -56,6 +58,16 @@ class Draft:
     def is_default(self, parameter: Parameter) -> bool:
         """Whether it says what holds anyway."""
         return f"{parameter.key}={parameter.value}".lower() in self.defaults
+
+    def put_field(self, place: Path, model: type[BaseModel], key: str, parameter: Parameter) -> bool:
+        """Set the field of a section that has the name of Slurm's key, `max_time` of `MaxTime`, if there is one."""
+        field = next((field for field in model.model_fields if field.replace("_", "") == key.lower()), "")
+        if field:
+            value = _typed(str(model.model_fields[field].annotation), field, parameter.value)
+            if "gang" in parameter.value.lower() and value != "suspend" and field.endswith("mode"):
+                self.leave(parameter, "GANG: jobs take turns with preemption.mode suspend alone")
+            self.put((*place, field), value, parameter)
+        return bool(field)
 
     def put_setting(self, path: Path, parameter: Parameter) -> None:
         """Set a key of slurm.conf or of a partition's line, which is looked at alone: `validate` judges all at once."""
@@ -118,21 +130,19 @@ def problems_of(sections: dict[str, Any]) -> tuple[Problem, ...]:
     return ()
 
 
-def field_of(model: type[BaseModel], key: str) -> str | None:
-    """`max_time` for `MaxTime`."""
-    return next((field for field in model.model_fields if field.replace("_", "") == key.lower()), None)
-
-
-def typed(model: type[BaseModel], field: str, text: str) -> Any:
-    """As the stack file has it; what is not understood stays text, which `validate` refuses."""
-    kind = str(model.model_fields[field].annotation)
+def _typed(kind: str, field: str, text: str) -> Any:
+    """As the stack file has it; what is not understood stays text, which `validate` refuses. `kind`: of the field."""
+    if field == "fairshare" and text == _PARENT:
+        return "parent"
+    if field == "preempt_exempt_time" and text.isdecimal():
+        return f"{int(text) // 60}:{int(text) % 60:02}"
     if "dict[" in kind:
         return {name: int(number) if isfinite(number) else text for name, number in amounts(text).items()}
     if "tuple[" in kind:
         return [part for part in text.split(",") if part]
     if re.search(r"\b(int|float)\b", kind):
         return float(text) if re.fullmatch(r"\d+\.\d+", text) else plain(text)
-    return text.lower() if "Literal[" in kind else text
+    return re.sub("^(topology|preempt)/|_prio$|,?gang,?", "", text.lower()) if "Literal[" in kind else text
 
 
 def plain(value: str) -> int | str:

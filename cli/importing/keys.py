@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from config.base import Section
+from config.sections.slurm import Preemption, Topology
+
 ALIASES = {"procs": "cpus", "features": "feature", "priority": "prioritytier"}
-PLACES = {
-    "clustername": ("slurm", "cluster_name"),
-    "topologyplugin": ("topology", "plugin"),
-    "preempttype": ("preemption", "type"),
-    "preemptmode": ("preemption", "mode"),
+PLACES: dict[str, tuple[str, type[Section], str]] = {
+    "topologyplugin": ("topology", Topology, "plugin"),
+    "preempttype": ("preemption", Preemption, "type"),
+    "preemptmode": ("preemption", Preemption, "mode"),
 }
 OF_ELASTIC_POOLS = {"suspendtime": "idle_timeout", "resumetimeout": "resume_timeout"}
 _WHY = {
