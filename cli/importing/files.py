@@ -65,9 +65,7 @@ def read_lines(path: Path, above: tuple[Path, ...] = ()) -> Iterator[list[Parame
             # Beside the file that includes it, even if the old cluster had it in another directory.
             beside = [path.parent / name for name in (include[1], Path(include[1]).name)]
             if not (there := [file for file in beside if file.is_file()]):
-                raise Failure(
-                    f"{path}:{number} includes {include[1]}, which is not there", hint=f"put it beside {path}"
-                )
+                raise Failure(f"{path}:{number} includes {include[1]}, which is not there", hint="put it beside it")
             yield from read_lines(there[0], (*above, path.resolve()))
             continue
         closed = text.count('"') % 2 == 0
@@ -88,14 +86,13 @@ def read_text(path: Path) -> str:
 
 def _logical(text: str) -> Iterator[tuple[int, str]]:
     """Lines without comments, joined where a backslash ends one, with the number of the first."""
-    held, first = "", 0
+    held, first = "", 1
     for number, line in enumerate([*text.split("\n"), ""], 1):
-        first = first or number
         bare = re.sub(r"(?<!\\)#.*", "", line).rstrip()
         held += bare.removesuffix("\\")
         if not bare.endswith("\\"):
             yield first, held.replace("\\#", "#").strip()
-            held, first = "", 0
+            held, first = "", number + 1
 
 
 def hosts(listed: str) -> list[str]:
