@@ -10,7 +10,7 @@ from typing import Any
 from cli.errors import USAGE, Failure
 from cli.kubectl.client import Kubectl, complaint, in_controller, refuse_no_namespace
 from cli.kubectl.pods import in_jail
-from cli.logs.lines import LISTED, Container, Found, Line, containers, names_job, read_logs, to_the_second
+from cli.logs.lines import LISTED, Container, Found, Line, containers, names_job, read_logs
 from cli.status.snapshot import KnownJob, read_job
 from cli.text import brief
 from images.common.slurm_jobs import RUNNING, Job
@@ -54,7 +54,7 @@ def gather(
         known = read_job(kubectl, namespace, job, accounting=accounting)
         found = _of_job(kubectl, namespace, known, there, now=now, since=since)
     else:
-        wanted = [item for item in there if component is None or component in item.names]
+        wanted = [item for item in there if component in {None, item.pod, item.name, item.component, item.pool}]
         if there and not wanted:
             names = sorted({word for item in there for word in (item.component, item.name, item.pool) if word})
             listed = ", ".join(names[: 3 * LISTED]) + (" ..." if names[3 * LISTED :] else "")
@@ -77,7 +77,7 @@ def _of_job(
     ran_on = known.nodes if lines else {item.pod for item in there if item.component == WORKER}
     wanted = [item for item in there if item.name in _OF_JOBS or (item.name == "slurmd" and item.pod in ran_on)]
     if since is None and lines:
-        since = datetime.fromtimestamp(min(line.at for line in lines) // 1_000_000_000, UTC)
+        since = datetime.fromisoformat(min(line.at for line in lines))
     found = read_logs(kubectl, namespace, wanted, since=since, matches=names_job(known.ids))
     found.lines += lines
     found.read += bool(lines)
@@ -95,7 +95,8 @@ def _lines_of(known: KnownJob, now: datetime, errors: Iterable[str]) -> Iterator
         events += [("output", known.last["JobID"], (moment(known.last["End"]), text)) for text in errors]
     for component, job, (at, text) in events:
         if at is not None:
-            yield Line(at=to_the_second(at), component=component, place=f"job/{job}", text=text)
+            time = f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
+            yield Line(at=time, component=component, place=f"job/{job}", text=text)
 
 
 def _run_events(run: Mapping[str, str]) -> Iterator[tuple[float | None, str]]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import typer
@@ -18,8 +18,7 @@ from cli.kubectl.client import Kubectl, complaint, component_of, labels_of
 from cli.text import printable
 from slurm.names import POOL_LABEL
 
-_SECOND = 1_000_000_000
-_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:Z|\+00:00)?")
+_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d{1,9})?(?:Z|\+00:00)?")
 
 _JOB = re.compile(
     r"""(?ix)
@@ -37,9 +36,9 @@ _JOB = re.compile(
 class Line:
     """What one of many wrote."""
 
-    at: int
-    """Nanoseconds since 1970. Of what is known to the second only, the last one of that second: so it comes after what
-    is known better, as it does where lines are sorted as text."""
+    at: str
+    """In UTC, as it is sorted: `2026-11-25T16:27:52.563535123`, and behind it `2026-11-25T16:27:52Z`, which is known to
+    the second only."""
     component: str
     """`worker`, `controller`, ...; `sacct` and `squeue` for what is no log."""
     place: str
@@ -49,39 +48,10 @@ class Line:
     @property
     def time(self) -> str:
         """In UTC, to the millisecond where that is known."""
-        seconds, rest = divmod(self.at, _SECOND)
-        known = "" if rest == _SECOND - 1 else f".{rest // 1_000_000:03d}"
-        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}{known}Z"
-
-    @property
-    def source(self) -> str:
-        """Who wrote it, in one word."""
-        return f"{self.component}({self.place})"
+        return self.at if self.at.endswith("Z") else f"{self.at[:23].ljust(23, '0')}Z"
 
     def __str__(self) -> str:
-        return f"{self.time.ljust(24)} {self.source} {self.text}"
-
-    def as_data(self) -> dict[str, Any]:
-        """The line for scripts (docs/diagnose.md). CHANGELOG.md names keys that go."""
-        return {"time": self.time, "component": self.component, "place": self.place, "text": self.text}
-
-
-def nanoseconds(text: str) -> int | None:
-    """A time as the kubelet writes it, in UTC; None if it is none. datetime has no nanoseconds."""
-    match = _TIME.fullmatch(text)
-    if match is None:
-        return None
-    try:
-        whole = datetime.fromisoformat(match[1]).replace(tzinfo=UTC)
-    except ValueError:  # the 30th of February
-        return None
-    at = to_the_second(whole.timestamp())
-    return at - (_SECOND - 1) + int(match[2].ljust(9, "0")) if match[2] else at
-
-
-def to_the_second(seconds: float) -> int:
-    """A time since 1970 of which no more is known, as lines have it."""
-    return int(seconds) * _SECOND + _SECOND - 1
+        return f"{self.time.ljust(24)} {self.component}({self.place}) {self.text}"
 
 
 def parse_log(printed: str, component: str, place: str) -> list[Line]:
@@ -89,9 +59,8 @@ def parse_log(printed: str, component: str, place: str) -> list[Line]:
     found: list[Line] = []
     for line in printed.removesuffix("\n").split("\n"):
         stamp, _, text = line.partition(" ")
-        at = nanoseconds(stamp)
-        if at is not None:
-            found.append(Line(at=at, component=component, place=place, text=text))
+        if time := _TIME.fullmatch(stamp):
+            found.append(Line(at=f"{time[1]}{time[2] or 'Z'}", component=component, place=place, text=text))
         elif found:
             found.append(replace(found[-1], text=line))
     return found
@@ -99,7 +68,7 @@ def parse_log(printed: str, component: str, place: str) -> list[Line]:
 
 def in_order(lines: Iterable[Line], *, since: datetime | None = None) -> list[Line]:
     """The lines from a time on, each after those that were written before it."""
-    first = 0 if since is None else int(since.timestamp() * 1000) * 1_000_000
+    first = "" if since is None else since.isoformat(timespec="milliseconds")[:23]
     # Lines of one moment stay as their source has them.
     return sorted((line for line in lines if line.at >= first), key=lambda line: line.at)
 
@@ -118,7 +87,9 @@ def names_job(wanted: Collection[str]) -> Callable[[str], bool]:
 def print_lines(lines: Sequence[Line], *, as_json: bool) -> None:
     """One a line. Control characters are blanks, so that no log can move the cursor; JSON writes them as escapes."""
     for line in lines:
-        typer.echo(json.dumps(line.as_data()) if as_json else printable(str(line)))
+        # For scripts (docs/diagnose.md). CHANGELOG.md names keys that go.
+        data = {"time": line.time, "component": line.component, "place": line.place, "text": line.text}
+        typer.echo(json.dumps(data) if as_json else printable(str(line)))
 
 
 # ---------------------------------------------------------------- where they come from
@@ -150,11 +121,6 @@ class Container:
     component: str
     pool: str
     restarted: bool
-
-    @property
-    def names(self) -> set[str]:
-        """What people may call it."""
-        return {self.pod, self.name, self.component, self.pool}
 
     @property
     def place(self) -> str:
