@@ -29,8 +29,6 @@ class Node:
     """What its line and `NodeName=DEFAULT` say, by keys in small letters."""
     pool: dict[tuple[str, ...], Any]
     """Place in its pool -> value. Nodes of one pool have the same."""
-    gres: Counter[str]
-    """`gpu:h100` -> 8, `shard` -> 32."""
     types: Counter[str] = field(default_factory=Counter)
     """Of its GPUs by gres.conf."""
     amd: bool = False
@@ -70,11 +68,7 @@ def _node(options: Line) -> Node:
     pool |= {("features",): features} if features else {}
     pool |= {("weight",): weight} if weight != 1 else {}
     pool |= {("tmp",): f"{disk}Mi"} if disk else {}
-    gres: Counter[str] = Counter()
-    for part in filter(None, re.sub(r"\([^)]*\)|:no_consume", "", value_in(options, "gres")).split(",")):
-        name, _, last = part.rpartition(":")
-        gres[name if name and last.isdecimal() else part] += int(last) if name and last.isdecimal() else 1
-    return Node(options=options, pool=pool, gres=gres)
+    return Node(options=options, pool=pool)
 
 
 def _number(line: Line, key: str, otherwise: int = 1) -> int:
@@ -102,11 +96,15 @@ def _read_devices(lines: Iterable[Line], nodes: Mapping[str, Node], draft: Draft
 
 
 def _put_gpus(node: Node, draft: Draft) -> None:
-    total = node.gres["gpu"]
+    gres: Counter[str] = Counter()  # `gpu:h100` -> 8, `shard` -> 32
+    for part in filter(None, re.sub(r"\([^)]*\)|:no_consume", "", value_in(node.options, "gres")).split(",")):
+        counted = re.fullmatch("(.+):([0-9]{1,9})", part)
+        gres[counted[1] if counted else part] += int(counted[2]) if counted else 1
+    total = gres["gpu"]
     types = dict.fromkeys(node.types, total) if len(node.types) == 1 else node.types  # one is that of all
     if not total or sum(types.values()) != total:  # Gres has the types, or nobody
         types, node.devices = {"": total}, node.devices if node.amd else []
-    gpus = Counter({key[4:]: number for key, number in node.gres.items() if key.startswith("gpu:")}) + Counter(types)
+    gpus = Counter({key[4:]: number for key, number in gres.items() if key.startswith("gpu:")}) + Counter(types)
     if gpus:
         value: dict[str, Any] = {"count": gpus.total()} | ({"vendor": "amd"} if node.amd else {})
         if len(gpus) > 1:
@@ -115,7 +113,7 @@ def _put_gpus(node: Node, draft: Draft) -> None:
         elif "" not in gpus:
             value["type"] = next(iter(gpus))
         node.pool["resources", "gpus"] = value
-    for key, number in node.gres.items():
+    for key, number in gres.items():
         if key == "shard" and gpus:
             node.pool["resources", "gpus", "shard"] = number
         elif key.partition(":")[0] != "gpu":
