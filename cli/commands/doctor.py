@@ -19,8 +19,7 @@ from cli.doctor.cluster.rules import diagnose, diagnose_job
 from cli.doctor.cluster.rules.configuration import deleted_namespace
 from cli.errors import FAILED, USAGE, Failure
 from cli.kubectl.client import Kubectl
-from cli.logs.nodes import errors_on_nodes
-from cli.logs.output import errors_in_output
+from cli.logs.gather import errors_in_output, errors_on_nodes
 from cli.stack import Stack, open_stack
 from cli.status.questions import DOCTOR
 from cli.status.snapshot import JOB, Snapshot, read_job, take

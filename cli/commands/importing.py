@@ -68,6 +68,6 @@ def _summary(draft: Draft) -> Iterator[str]:
         first = all_of[0]
         others = list(dict.fromkeys(str(parameter.line) for parameter in all_of if parameter.line != first.line))
         more = f" (also in lines {', '.join(others[:8])}{' and more' if len(others) > 8 else ''})" if others else ""
-        yield f"{first.place}: {first.text}: {why}{more}"
+        yield f"{first.file}:{first.line}: {first.text}: {why}{more}"
     if draft.untried:
         yield f"taken as they are; Slurm tries them at `up`: {', '.join(draft.untried)}"

@@ -11,7 +11,8 @@ import typer
 from cli.access.reach import reach
 from cli.commands.options import ConfigOption, argument, option
 from cli.errors import USAGE, Failure
-from cli.logs.lines import LISTED, gather, in_order, print_lines
+from cli.logs.gather import gather
+from cli.logs.lines import LISTED, in_order, print_lines
 from cli.stack import open_stack
 from cli.status.snapshot import JOB
 from cli.text import parse_time, plain

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+from math import isfinite
 from typing import Any
 
-from cli.importing.files import Parameter
-from config import ConfigError, Problem, load_config
+from pydantic import BaseModel
 
-_ROUNDS = 20
-"""How often something may have to go because of what went before it."""
-_POOL: dict[str, Any] = {"worker_nodes": {"n": {"size": 1, "resources": {"cpus": 1, "memory": "1Gi"}}}}
+from cli.importing.files import Parameter
+from cli.importing.keys import DEFAULTS, OTHERWISE, WHY
+from config import ConfigError, Problem, load_config
+from images.common.slurm_records import amounts
+
+_POOL: dict[str, Any] = {"worker_nodes": {"pool": {"size": 1, "resources": {"cpus": 1, "memory": "1Gi"}}}}
+_PARENT = "2147483647"
+"""What slurmdbd keeps for Fairshare=parent."""
 Path = tuple[str, ...]
 
 
@@ -27,14 +32,15 @@ class Draft:
         """What is our default anyway."""
         self.left: list[tuple[Parameter, str]] = []
         """What was not taken, and why."""
-        self.known: set[str] = set()
-        """Keys that our own slurm.conf has, in small letters."""
+        self.defaults = set(DEFAULTS)
+        """`key=value` in small letters, of Slurm and of our own slurm.conf."""
 
     @property
     def untried(self) -> tuple[str, ...]:
         """Keys that are taken as they are, which Slurm alone can judge."""
+        known = {default.partition("=")[0] for default in self.defaults}
         settings = {path[-1] for path in self.taken if path[-2:-1] == ("settings",)}
-        return tuple(sorted(key for key in settings if key.lower() not in self.known))
+        return tuple(sorted(key for key in settings if key.lower() not in known))
 
     def put(self, path: Path, value: Any, *parameters: Parameter) -> None:
         """Set a value, which is from these."""
@@ -42,46 +48,57 @@ class Draft:
         for part in path[:-1]:
             place = place.setdefault(part, {})
         place[path[-1]] = value
-        self.taken[path] = parameters
+        self.taken[path] = tuple(dict.fromkeys(parameters))
 
     def leave(self, parameter: Parameter, why: str) -> None:
         """Note why something is not taken."""
         if (parameter, why) not in self.left:
             self.left.append((parameter, why))
 
+    def is_default(self, parameter: Parameter) -> bool:
+        """Whether it says what holds anyway."""
+        return f"{parameter.key}={parameter.value}".lower() in self.defaults
+
+    def put_field(self, place: Path, model: type[BaseModel], key: str, parameter: Parameter) -> bool:
+        """Set the field of a section that has the name of Slurm's key, `max_time` of `MaxTime`, if there is one."""
+        field = next((field for field in model.model_fields if field.replace("_", "") == key.lower()), "")
+        if field:
+            value = _typed(str(model.model_fields[field].annotation), field, parameter.value)
+            if "gang" in parameter.value.lower() and value != "suspend" and field.endswith("mode"):
+                self.leave(parameter, "GANG: jobs take turns with preemption.mode suspend alone")
+            self.put((*place, field), value, parameter)
+        return bool(field)
+
     def put_setting(self, path: Path, parameter: Parameter) -> None:
         """Set a key of slurm.conf or of a partition's line, which is looked at alone: `validate` judges all at once."""
         value = f'"{parameter.value}"' if re.search(r"\s", parameter.value) else parameter.value
-        settings = {"settings": {parameter.key: value}}
-        alone = {"slurm": settings} if path[0] == "slurm" else {"partitions": {"p": {"pools": ["n"], **settings}}}
-        if problems := problems_of({**_POOL, **alone}):
-            message = re.sub(r"^has (the key )?'?[\w=]+'?[,:] (which )?", "", problems[0].message)
-            self.leave(parameter, re.sub(r"; (remove it|leave it out)$", "", message))
+        if problems := problems_of({**_POOL, "slurm": {"settings": {parameter.key: value}}}):
+            self.leave(parameter, re.sub(r"^has (the key )?'?[\w=]+'?[,:] (which )?", "", problems[0].message))
         else:
             self.put((*path, "settings", parameter.key), plain(value), parameter)
 
     def settle(self) -> None:
         """Take out what is refused, with the reason that `validate` gives."""
-        for _ in range(_ROUNDS):
-            found = [(path, problem) for problem in problems_of(self.sections) if (path := self._about(problem))]
-            if not found:
-                return
+        while found := [(path, one) for one in problems_of(self.sections) if (path := self._about(one))]:
             for path, problem in found:
                 for parameter in self.taken.get(path, ()):
                     self.leave(parameter, problem.message)
-                self._remove(path)
+                self.remove(path)
 
     def leave_rest(self) -> None:
         """Note every line, and every word of a line that is taken, of which nothing was said until now."""
         taken = {parameter for parameters in self.taken.values() for parameter in parameters}
         told = {parameter for parameter, _ in self.left}
-        used = taken | told | {*self.same}
         for pairs in self.read:
             if pairs[0] in told - taken:
                 continue  # the whole line is left
-            rest = [word for word in pairs if word not in used and word.value.upper() != "DEFAULT"]
-            for parameter in rest if used.intersection(pairs) else pairs[:1]:
-                self.leave(parameter, "has no effect: another one holds, or nothing in these files goes by it")
+            rest = [word for word in pairs if word not in taken | told]
+            by_words = len(rest) < len(pairs) or self.is_default(pairs[0]) or pairs[0].value.upper() == "DEFAULT"
+            for word in rest if by_words else pairs[:1]:
+                if self.is_default(word):
+                    self.same.append(word)
+                elif word.value.upper() != "DEFAULT":
+                    self.leave(word, WHY.get(word.key.lower(), OTHERWISE))
 
     def _about(self, problem: Problem) -> Path:
         """The value at a problem's place, else the last one in it, else the nearest one around it, else nothing.
@@ -95,7 +112,8 @@ class Draft:
         inside = [path for path, place in places.items() if path[: len(nearest)] == nearest and place.startswith(where)]
         return inside[-1] if inside else nearest
 
-    def _remove(self, path: Path) -> None:
+    def remove(self, path: Path) -> None:
+        """Take a value out, and what is in it."""
         place = self.sections
         for part in path[:-1]:
             place = place.get(part, {})
@@ -110,6 +128,21 @@ def problems_of(sections: dict[str, Any]) -> tuple[Problem, ...]:
     except ConfigError as error:
         return error.problems
     return ()
+
+
+def _typed(kind: str, field: str, text: str) -> Any:
+    """As the stack file has it; what is not understood stays text, which `validate` refuses. `kind`: of the field."""
+    if field == "fairshare" and text == _PARENT:
+        return "parent"
+    if field == "preempt_exempt_time" and text.isdecimal():
+        return f"{int(text) // 60}:{int(text) % 60:02}"
+    if "dict[" in kind:
+        return {name: int(number) if isfinite(number) else text for name, number in amounts(text).items()}
+    if "tuple[" in kind:
+        return [part for part in text.split(",") if part]
+    if re.search(r"\b(int|float)\b", kind):
+        return float(text) if re.fullmatch(r"\d+\.\d+", text) else plain(text)
+    return re.sub("^(topology|preempt)/|_prio$|,?gang,?", "", text.lower()) if "Literal[" in kind else text
 
 
 def plain(value: str) -> int | str:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import prod
 from pathlib import Path
 
 from cli.errors import Failure
-from images.common.slurm_records import expand
 
 _PAIR = re.compile(r'(?<![^\s=])([^\s=]+)\s*=\s*("[^"]*"|\S+)')  # from a word's begin: a line may have megabytes
 _INCLUDE = re.compile(r"\s*include\s+(\S+)\s*", re.IGNORECASE)
-UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
+_RANGES = re.compile(r"\[[0-9]{1,9}(-[0-9]{1,9})?(,[0-9]{1,9}(-[0-9]{1,9})?)*\]")
 _MOST_HOSTS = 65_536
 """Names in one host list at most, as in Slurm itself (MAX_RANGE)."""
 
@@ -34,14 +33,24 @@ class Parameter:
         """As it is written, shortened."""
         return f"{self.key}={self.value[:60]}" if self.key else self.value[:60]
 
-    @property
-    def place(self) -> str:
-        """The file and the line."""
-        return f"{self.file}:{self.line}"
-
 
 Line = dict[str, Parameter]
 """A line's pairs, by keys in small letters; the first is what the line is about."""
+
+
+def value_in(line: Line, key: str) -> str:
+    """The value of a key; empty where it is not there."""
+    return line[key].value if key in line else ""
+
+
+def lines_of(key: str, lines: Iterable[Line]) -> Iterator[tuple[Parameter, Line]]:
+    """Lines about what a key names: the name, and the line with what lines of the name DEFAULT say before it."""
+    defaults: Line = {}
+    for line in (line for line in lines if next(iter(line)) == key):
+        if line[key].value.upper() == "DEFAULT":
+            defaults |= line
+        else:
+            yield line[key], defaults | line
 
 
 def read_lines(path: Path, above: tuple[Path, ...] = ()) -> Iterator[list[Parameter]]:
@@ -53,7 +62,11 @@ def read_lines(path: Path, above: tuple[Path, ...] = ()) -> Iterator[list[Parame
         raise Failure(f"{path} includes itself, by way of {', '.join(map(str, above))}")
     for number, text in _logical(read_text(path)):
         if include := _INCLUDE.fullmatch(text):
-            yield from read_lines(_included(include[1], path, number), (*above, path.resolve()))
+            # Beside the file that includes it, even if the old cluster had it in another directory.
+            beside = [path.parent / name for name in (include[1], Path(include[1]).name)]
+            if not (there := [file for file in beside if file.is_file()]):
+                raise Failure(f"{path}:{number} includes {include[1]}, which is not there", hint="put it beside it")
+            yield from read_lines(there[0], (*above, path.resolve()))
             continue
         closed = text.count('"') % 2 == 0
         pairs = [(key, value.strip('"')) for key, value in _PAIR.findall(text)] if closed else []
@@ -66,54 +79,39 @@ def read_lines(path: Path, above: tuple[Path, ...] = ()) -> Iterator[list[Parame
 def read_text(path: Path) -> str:
     """What a file has. Raises Failure."""
     try:
-        text = path.read_text(encoding="utf-8-sig", errors="replace")
+        return path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:
         raise Failure(f"{path} cannot be read: {error.strerror or error}") from None
-    if "\0" in text:
-        raise Failure(f"{path} is no text in UTF-8")
-    return text
 
 
 def _logical(text: str) -> Iterator[tuple[int, str]]:
     """Lines without comments, joined where a backslash ends one, with the number of the first."""
-    held, first = "", 0
+    held, first = "", 1
     for number, line in enumerate([*text.split("\n"), ""], 1):
-        first = first or number
         bare = re.sub(r"(?<!\\)#.*", "", line).rstrip()
         held += bare.removesuffix("\\")
         if not bare.endswith("\\"):
             yield first, held.replace("\\#", "#").strip()
-            held, first = "", 0
-
-
-def _included(name: str, path: Path, number: int) -> Path:
-    """Beside the file that includes it, even if the old cluster had it in another directory."""
-    for candidate in (path.parent / name, path.parent / Path(name).name):
-        if candidate.is_file():
-            return candidate
-    raise Failure(f"{path}:{number} includes {name}, which is not there", hint=f"put it beside {path}")
+            held, first = "", number + 1
 
 
 def hosts(listed: str) -> list[str]:
     """Names in a host list, `rack[0-3]node[01-16],login`. Raises ValueError where it is none."""
+    wrong = ValueError(f"{listed[:60]} is no list of at most {_MOST_HOSTS:,} hosts, as in n[1-3,07],login")
+    if re.search(r"[\[\]=]", _RANGES.sub("", listed)):
+        raise wrong
     found: list[str] = []
-    if re.search(r"[\[\]]", re.sub(r"\[[^\[\]]*\]", "", listed)):
-        raise ValueError(f"{listed[:60]}: the bracket is not {'closed' if '[' in listed else 'opened'}")
     for part in re.findall(r"(?:[^,\[\]]|\[[^\]]*\])+", listed):
-        pieces = [_alternatives(piece) for piece in re.findall(r"[^\[]*\[[^\]]*\]|[^\[\]]+", part.strip())]
-        if len(found) + prod(map(len, pieces)) > _MOST_HOSTS:
-            raise ValueError("names too many hosts")
-        found += ["".join(names) for names in product(*pieces)]
+        pieces = [_numbers(one) if at % 2 else [one] for at, one in enumerate(re.split(r"[\[\]]", part.strip()))]
+        if not 0 < prod(map(len, pieces)) <= _MOST_HOSTS - len(found):
+            raise wrong
+        found += map("".join, product(*pieces))
     return list(dict.fromkeys(found))
 
 
-def _alternatives(piece: str) -> tuple[str, ...]:
-    """`node[1-3]` in numbers' order; what has no bracket stands for itself."""
-    for first, last in re.findall(r"(\d+)-(\d+)", piece.partition("[")[2]):
-        if int(last) - int(first) > _MOST_HOSTS:
-            raise ValueError("names too many hosts")
-        if int(last) < int(first):
-            raise ValueError(f"{first}-{last} runs backwards")
-    if not re.fullmatch(r"[^\[]*(\[\d+(-\d+)?(,\d+(-\d+)?)*\])?", piece):
-        raise ValueError(f"{piece[:60]}: in brackets are numbers, as in [1-3,7]")
-    return expand(piece) if "[" in piece else (piece,)
+def _numbers(ranges: str) -> list[str]:
+    """`08-10,12`; none where one runs backwards, or has too many."""
+    ends = [(first, int(first), int(last or first)) for first, last in re.findall(r"([0-9]+)-?([0-9]*)", ranges)]
+    if any(not 0 <= last - number < _MOST_HOSTS for _, number, last in ends):
+        return []
+    return [str(one).zfill(len(first)) for first, number, last in ends for one in range(number, last + 1)]

@@ -3,172 +3,130 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from os.path import commonprefix
+from typing import Any
 
 from cli.importing.draft import Draft
-from cli.importing.files import UNITS, Line, Parameter, hosts
+from cli.importing.files import Line, Parameter, hosts, lines_of, value_in
 from config.sections.workers import RESERVED_POOL_NAMES
 from slurm.sizing import memory_for
 
-_TAKEN = {"nodename", "cpus", "procs", "realmemory", "feature", "features", "gres", "weight", "tmpdisk", "state"}
-_LAYOUT = {"boards", "sockets", "socketsperboard", "corespersocket", "threadspercore"}
-_SLURMS_OWN = {"state=unknown", "state=idle", "weight=1", "tmpdisk=0"}
-_OF_DEVICES = {"nodename", "name", "type", "count", "file", "autodetect"}
-_MIB_OF_A_CPU = 1024
-"""What a CPU has where nothing says how much memory there is."""
+_FROM = {"cpus": "cpus", "memory": "realmemory", "features": "feature", "weight": "weight", "tmp": "tmpdisk"}
+"""Value of a pool -> the key that it is from; others are from Gres."""
+_OF_DEVICES = ("nodename", "name", "type", "count", "file", "autodetect")
 
 
-@dataclass(frozen=True)
-class Device:
-    """A line of gres.conf: its nodes (None: all), the `Type` of its GPUs, and how many there are."""
-
-    words: tuple[Parameter, ...]
-    nodes: frozenset[str] | None
-    kind: str
-    count: int
-    amd: bool
-
-
-@dataclass(frozen=True)
+@dataclass(kw_only=True)
 class Node:
     """What one node offers."""
 
-    options: Mapping[str, Parameter]
+    options: Line
     """What its line and `NodeName=DEFAULT` say, by keys in small letters."""
-    cpus: int
-    gres: tuple[tuple[str, int], ...]
-    """`gpu:h100` -> 8, `shard` -> 32."""
-    amd: bool
-    devices: tuple[Device, ...]
-    """Lines of gres.conf that say more of these."""
-
-    def value(self, key: str, otherwise: str = "") -> str:
-        """What is said of it; empty where nothing is."""
-        return self.options[key].value if key in self.options else otherwise
-
-    @property
-    def kind(self) -> tuple[object, ...]:
-        """What nodes of one pool have in common."""
-        keys = ("realmemory", "feature", "weight", "tmpdisk")
-        return (self.cpus, self.gres, self.amd, self.value("state").upper() == "CLOUD", *map(self.value, keys))
+    pool: dict[tuple[str, ...], Any]
+    """Place in its pool -> value. Nodes of one pool have the same."""
+    types: Counter[str] = field(default_factory=Counter)
+    """Of its GPUs by gres.conf."""
+    amd: bool = False
+    """Whether they are AMD's."""
+    devices: list[Parameter] = field(default_factory=list)
+    """What says so."""
 
 
 def read_nodes(lines: Iterable[Line], gres: Iterable[Line], draft: Draft) -> dict[str, Node]:
     """All nodes by name, in the order of the file."""
-    devices = _read_devices(gres, draft)
-    defaults: Line = {}
     found: dict[str, Node] = {}
-    for line in lines:
-        if next(iter(line)) != "nodename":
-            continue
-        _leave_others(line, draft)
-        aliases = {"procs": "cpus", "features": "feature"}
-        own, head = {aliases.get(key, key): parameter for key, parameter in line.items()}, line["nodename"]
-        if head.value.upper() == "DEFAULT":
-            defaults |= own
-            continue
+    for head, options in lines_of("nodename", lines):
         try:
-            new = {host: _node(host, defaults | own, devices) for host in hosts(head.value)}
+            new = {host: _node(options) for host in hosts(head.value)}
         except ValueError as error:
             draft.leave(head, f"is not understood: {error}")
             continue
-        if twice := next((host for host in new if host in found), None):
-            draft.leave(head, f"{twice} is in {found[twice].options['nodename'].place} already: Slurm has a name once")
-        elif (defaults | own).get("state", head).value.upper() == "FUTURE":
+        if value_in(options, "state").upper() == "FUTURE":
             draft.leave(head, "is no node yet: raise worker_nodes.<pool>.size when it is to be there")
-        else:
+        elif not found.keys() & new:  # Slurm has a name once
             found |= new
+    _read_devices(gres, found, draft)
+    for node in found.values():
+        _put_gpus(node, draft)
     return found
 
 
-def _read_devices(lines: Iterable[Line], draft: Draft) -> list[Device]:
-    """What has a type, or is AMD's."""
-    found: dict[frozenset[tuple[str, str]], Device] = {}
-    for line in lines:
-        said, head = {key: parameter.value for key, parameter in line.items()}, next(iter(line.values()))
-        amd = any("rsmi" in value or value.startswith("/dev/dri") for value in said.values())
-        useless = [line[key] for key in line if key not in _OF_DEVICES] if amd or "type" in line else [head]
-        of_gpus = said.get("name", "gpu").lower() in {"gpu", "shard", "mps"}
-        why = "slurmd finds the devices and what is near to them itself" if of_gpus else "is no GPU of the nodes"
-        for parameter in useless:
-            draft.leave(parameter, why)
-        try:
-            nodes = frozenset(hosts(said["nodename"])) if "nodename" in said else None
-            count = len(hosts(said["file"])) if "file" in said else _amount(said.get("count", "0"))
-        except ValueError as error:
-            draft.leave(head, f"is not understood: {error}")
-            continue
-        kind = said.get("type", "") if said.get("name") == "gpu" else ""
-        device = Device(tuple(line.values()), nodes, kind, count, amd)
-        if (first := found.setdefault(frozenset(said.items()), device)) is not device:
-            draft.leave(head, f"is in {first.words[0].place} already, with all of its line")
-    return [*found.values()]
-
-
-def _amount(text: str) -> int:
-    """`8`, or `1K`. Raises ValueError."""
-    found = re.fullmatch(r"(\d{1,15})([kmgt]?)", text.lower())
-    if not found:
-        raise ValueError(f"{text[:60]} is no number")
-    return int(found[1]) * UNITS[found[2]]
-
-
-def _leave_others(line: Line, draft: Draft) -> None:
-    for key, parameter in line.items():
-        value = parameter.value.lower()
-        if f"{key}={value}" in _SLURMS_OWN:
-            draft.same.append(parameter)
-        elif key in _LAYOUT:
-            draft.leave(parameter, "counts in cpus: each CPU of a pool is given to jobs by itself")
-        elif key not in _TAKEN:
-            draft.leave(parameter, "belongs to the old machine: a pool has nothing of the kind")
-        elif key == "state" and value not in {"cloud", "future"}:
-            draft.leave(parameter, "nodes begin idle: drain them with scontrol")
-
-
-def _node(name: str, options: Line, devices: Iterable[Device]) -> Node:
+def _node(options: Line) -> Node:
     """Raises ValueError."""
+    number = partial(_number, options)
+    sockets = number("sockets", number("boards") * number("socketsperboard"))
+    cpus = number("cpus", sockets * number("corespersocket") * number("threadspercore"))
+    memory, weight, disk = number("realmemory", cpus * 1024), number("weight"), number("tmpdisk", 0)
+    pool: dict[tuple[str, ...], Any] = {("resources", "cpus"): cpus, ("resources", "memory"): memory_for(memory)}
+    given = dict.fromkeys(value_in(options, "feature").split(","))
+    features = [word for word in given if re.fullmatch("[A-Za-z][A-Za-z0-9_.-]*", word)]
+    pool |= {("features",): features} if features else {}
+    pool |= {("weight",): weight} if weight != 1 else {}
+    pool |= {("tmp",): f"{disk}Mi"} if disk else {}
+    return Node(options=options, pool=pool)
 
-    def number(key: str) -> int:
-        value = options[key].value if key in options else "1"
-        if not re.fullmatch("[0-9]{1,15}", value):
-            raise ValueError(f"{options[key].text} is no number")
-        return int(value)
 
-    for key in ("realmemory", "weight", "tmpdisk"):
-        number(key)
-    sockets = number("sockets") if "sockets" in options else number("boards") * number("socketsperboard")
-    cpus = number("cpus") if "cpus" in options else sockets * number("corespersocket") * number("threadspercore")
-    counts: dict[str, int] = {}
-    written = options["gres"].value if "gres" in options else ""
-    for part in filter(None, re.sub(r"\([^)]*\)", "", written).split(",")):
-        *words, last = part.replace(":no_consume", "").split(":")
-        found = re.fullmatch(r"(\d+)([kmgt]?)", last.lower()) if words else None
-        key = ":".join(words if found else [*words, last])
-        counts[key] = counts.get(key, 0) + (int(found[1]) * UNITS[found[2]] if found else 1)
-    own = [device for device in devices if device.nodes is None or name in device.nodes]
-    typed = [device for device in own if device.kind]
-    amd = [device for device in own if device.amd]
-    types = {one.kind: sum(other.count for other in typed if other.kind == one.kind) for one in typed}
-    if len(types) == 1:  # they are all of it
-        types = dict.fromkeys(types, counts.get("gpu", 0))
-    if types and sum(types.values()) == counts.get("gpu"):  # slurm.conf has their number alone
-        del counts["gpu"]
-        counts |= {f"gpu:{kind}": count for kind, count in types.items()}
-    else:
-        typed = []
-    return Node(options, cpus, tuple((key, count) for key, count in counts.items() if count), bool(amd), (*typed, *amd))
+def _number(line: Line, key: str, otherwise: int = 1) -> int:
+    if not re.fullmatch("[0-9]{0,15}", value_in(line, key)):
+        raise ValueError(f"{line[key].text} is no number")
+    return int(value_in(line, key) or otherwise)
+
+
+def _read_devices(lines: Iterable[Line], nodes: Mapping[str, Node], draft: Draft) -> None:
+    """The types of GPUs, and whose they are."""
+    for line in lines:
+        words = [line[key] for key in _OF_DEVICES if key in line]
+        amd = any("rsmi" in word.value or word.value.startswith("/dev/dri") for word in words)
+        typed = "type" in line and value_in(line, "name") == "gpu"
+        try:
+            named = hosts(line["nodename"].value) if "nodename" in line else nodes
+            number = len(hosts(value_in(line, "file"))) or _number(line, "count", 0)
+        except ValueError as error:
+            draft.leave(next(iter(line.values())), f"is not understood: {error}")
+            continue
+        for node in (nodes[name] for name in named if name in nodes and (amd or typed)):
+            node.amd |= amd
+            node.devices += words
+            node.types.update({line["type"].value: number} if typed else {})
+
+
+def _put_gpus(node: Node, draft: Draft) -> None:
+    gres: Counter[str] = Counter()  # `gpu:h100` -> 8, `shard` -> 32
+    for part in filter(None, re.sub(r"\([^)]*\)|:no_consume", "", value_in(node.options, "gres")).split(",")):
+        counted = re.fullmatch("(.+):([0-9]{1,9})", part)
+        gres[counted[1] if counted else part] += int(counted[2]) if counted else 1
+    total = gres["gpu"]
+    types = dict.fromkeys(node.types, total) if len(node.types) == 1 else node.types  # one is that of all
+    if not total or sum(types.values()) != total:  # Gres has the types, or nobody
+        types, node.devices = {"": total}, node.devices if node.amd else []
+    gpus = Counter({key[4:]: number for key, number in gres.items() if key.startswith("gpu:")}) + Counter(types)
+    if gpus:
+        value: dict[str, Any] = {"count": gpus.total()} | ({"vendor": "amd"} if node.amd else {})
+        if len(gpus) > 1:
+            value["kinds"] = [{"type": kind, "count": number} for kind, number in gpus.items()]
+            node.pool["confinement",] = "required"
+        elif "" not in gpus:
+            value["type"] = next(iter(gpus))
+        node.pool["resources", "gpus"] = value
+    for key, number in gres.items():
+        if key == "shard" and gpus:
+            node.pool["resources", "gpus", "shard"] = number
+        elif key.partition(":")[0] != "gpu":
+            draft.leave(node.options["gres"], f"{key} is no GPU of the node: licenses count other things")
 
 
 def put_pools(nodes: Mapping[str, Node], partitions: Mapping[str, set[str]], draft: Draft) -> dict[str, list[str]]:
     """Pools into the draft; their nodes by the pool's name. `partitions` has the nodes of each."""
-    groups: dict[tuple[object, ...], list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for name, node in nodes.items():
-        homes = tuple(partition for partition, members in partitions.items() if name in members)
-        groups.setdefault((*node.kind, homes), []).append(name)
-    features = {feature for node in nodes.values() for feature in node.value("feature").split(",")}
+        homes = [partition for partition, members in partitions.items() if name in members]
+        groups.setdefault(str((node.pool, value_in(node.options, "state").lower() == "cloud", homes)), []).append(name)
+    features = {feature for node in nodes.values() for feature in value_in(node.options, "feature").split(",")}
     pools: dict[str, list[str]] = {}
     for members in groups.values():
         # A feature of this name, which others have, too, would put their nodes into this pool's node set.
@@ -178,66 +136,29 @@ def put_pools(nodes: Mapping[str, Node], partitions: Mapping[str, set[str]], dra
     return pools
 
 
-def _pool_name(members: list[str], taken: set[str]) -> str:
-    """What the nodes' names begin with, as Kubernetes takes it; `-b`, `-c` behind it where it is taken."""
-    first, last = (name.partition(".")[0] for name in (min(members), max(members)))
-    common = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
-    stem = re.sub("[^a-z0-9]+", "-", (first[:common] or first).rstrip("0123456789").lower()).strip("-")[:30].strip("-")
+def _pool_name(members: Iterable[str], taken: set[str]) -> str:
+    """What the nodes' names begin with, as Kubernetes takes it; with a number behind it where it is taken."""
+    short = [name.partition(".")[0] for name in members]
+    begin = (commonprefix(short) or short[0]).rstrip("0123456789").lower()  # noqa: RUF071 - no paths
+    stem = re.sub("[^a-z0-9]+", "-", begin).strip("-")[:30].strip("-")
     # `cpu-2` is the name of a node of the pool `cpu`.
     stem = re.sub(r"-(\d+)$", r"\1", stem if stem[:1].isalpha() else f"n{stem}")
-    return next(name for name in (stem, *(f"{stem}-{_letters(at)}" for at in range(1, 10_000))) if name not in taken)
-
-
-def _letters(number: int) -> str:
-    """`b` for 1, `z` for 25, `ba` for 26."""
-    return (_letters(number // 26) if number >= 26 else "") + chr(ord("a") + number % 26)
+    return next(name for at in count(1) if (name := stem if at == 1 else f"{stem}{at}") not in taken)
 
 
 def _put_pool(name: str, members: list[Node], draft: Draft) -> None:
-    node, size, pool = members[0], len(members), ("worker_nodes", name)
+    node, size = members[0], len(members)
 
-    def words(key: str) -> tuple[Parameter, ...]:
-        return tuple(dict.fromkeys(node.options[key] for node in members if key in node.options))
+    def words(key: str) -> list[Parameter]:
+        return list(dict.fromkeys(node.options[key] for node in members if key in node.options))
 
-    lines, elastic = words("nodename"), node.value("state").upper() == "CLOUD"
-    draft.put((*pool, "size"), {"min": 0, "max": size} if elastic else size, *lines, *(words("state") * elastic))
-    draft.put((*pool, "resources", "cpus"), node.cpus, *(words("cpus") or lines))
-    memory = int(node.value("realmemory", "0"))
-    for line in lines if not memory else ():
+    lines, elastic = words("nodename"), value_in(node.options, "state").lower() == "cloud"
+    origin = [*lines, *(words("state") if elastic else [])]
+    draft.put(("worker_nodes", name, "size"), {"min": 0, "max": size} if elastic else size, *origin)
+    for path, value in node.pool.items():
+        devices = (word for node in members for word in node.devices) if path[-1] == "gpus" else ()
+        draft.put(("worker_nodes", name, *path), value, *(words(_FROM.get(path[-1], "gres")) or lines), *devices)
+    for line in lines if "realmemory" not in node.options else ():
         draft.leave(line, f"has no RealMemory: {name} has 1Gi for each CPU; write what there is")
-    ours = memory_for(memory or node.cpus * _MIB_OF_A_CPU)
-    draft.put((*pool, "resources", "memory"), ours, *(words("realmemory") or lines))
-    given = dict.fromkeys(word for word in node.value("feature").split(",") if word and word != name)
-    features = [word for word in given if re.fullmatch("[A-Za-z][A-Za-z0-9_.-]*", word)]
-    for word, line in product(sorted(given.keys() - features), words("feature")):
-        draft.leave(line, f"{word} is no feature here: letters, digits, '_', '.', '-'")
-    if features:
-        draft.put((*pool, "features"), features, *words("feature"))
-    else:
-        draft.same += words("feature")  # the pool's name
-    if node.value("weight", "1") != "1":
-        draft.put((*pool, "weight"), int(node.value("weight")), *words("weight"))
-    if int(node.value("tmpdisk", "0")):
-        draft.put((*pool, "tmp"), f"{node.value('tmpdisk')}Mi", *words("tmpdisk"))
-    _put_gres((*pool, "resources", "gpus"), members, words("gres"), draft)
-
-
-def _put_gres(place: tuple[str, ...], members: list[Node], lines: tuple[Parameter, ...], draft: Draft) -> None:
-    node = members[0]
-    gpus = {key.partition(":")[2]: count for key, count in node.gres if key.partition(":")[0] == "gpu"}
-    devices = {word: None for node in members for device in node.devices for word in device.words}
-    if gpus:
-        draft.put((*place, "count"), sum(gpus.values()), *lines)
-    if gpus and node.amd:
-        draft.put((*place, "vendor"), "amd", *lines, *devices)
-    if len(gpus) > 1:
-        draft.put((*place, "kinds"), [{"type": kind, "count": count} for kind, count in gpus.items()], *lines, *devices)
-        draft.put((*place[:2], "confinement"), "required", *lines)
-    elif any(gpus):
-        draft.put((*place, "type"), next(iter(gpus)), *lines, *devices)
-    for key, count in node.gres:
-        if key == "shard" and gpus:
-            draft.put((*place, "shard"), count, *lines)
-        elif key.partition(":")[0] != "gpu":
-            for line in lines:
-                draft.leave(line, f"{key} is no GPU of the node: licenses count other things")
+    for word in {*value_in(node.options, "feature").split(",")} - {"", *node.pool.get(("features",), ())}:
+        draft.leave(node.options["feature"], f"{word} is no feature here: letters, digits, '_', '.', '-'")

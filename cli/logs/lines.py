@@ -8,22 +8,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import typer
 
-from cli.errors import USAGE, Failure
-from cli.kubectl.client import Kubectl, complaint, component_of, labels_of, refuse_no_namespace
-from cli.logs.output import errors_in_output
-from cli.status.snapshot import KnownJob, read_job
+from cli.errors import Failure
+from cli.kubectl.client import Kubectl, complaint, component_of, labels_of
 from cli.text import printable
-from images.common.slurm_jobs import Job
-from images.common.slurm_records import moment
-from slurm.names import POOL_LABEL, WORKER
+from slurm.names import POOL_LABEL
 
-_SECOND = 1_000_000_000
-_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:Z|\+00:00)?")
+_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d{1,9})?(?:Z|\+00:00)?")
 
 _JOB = re.compile(
     r"""(?ix)
@@ -41,9 +36,9 @@ _JOB = re.compile(
 class Line:
     """What one of many wrote."""
 
-    at: int
-    """Nanoseconds since 1970. Of what is known to the second only, the last one of that second: so it comes after what
-    is known better, as it does where lines are sorted as text."""
+    at: str
+    """In UTC, as it is sorted: `2026-11-25T16:27:52.563535123`, and behind it `2026-11-25T16:27:52Z`, which is known to
+    the second only."""
     component: str
     """`worker`, `controller`, ...; `sacct` and `squeue` for what is no log."""
     place: str
@@ -53,39 +48,10 @@ class Line:
     @property
     def time(self) -> str:
         """In UTC, to the millisecond where that is known."""
-        seconds, rest = divmod(self.at, _SECOND)
-        known = "" if rest == _SECOND - 1 else f".{rest // 1_000_000:03d}"
-        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}{known}Z"
-
-    @property
-    def source(self) -> str:
-        """Who wrote it, in one word."""
-        return f"{self.component}({self.place})"
+        return self.at if self.at.endswith("Z") else f"{self.at[:23].ljust(23, '0')}Z"
 
     def __str__(self) -> str:
-        return f"{self.time.ljust(24)} {self.source} {self.text}"
-
-    def as_data(self) -> dict[str, Any]:
-        """The line for scripts (docs/diagnose.md). CHANGELOG.md names keys that go."""
-        return {"time": self.time, "component": self.component, "place": self.place, "text": self.text}
-
-
-def nanoseconds(text: str) -> int | None:
-    """A time as the kubelet writes it, in UTC; None if it is none. datetime has no nanoseconds."""
-    match = _TIME.fullmatch(text)
-    if match is None:
-        return None
-    try:
-        whole = datetime.fromisoformat(match[1]).replace(tzinfo=UTC)
-    except ValueError:  # the 30th of February
-        return None
-    at = to_the_second(whole.timestamp())
-    return at - (_SECOND - 1) + int(match[2].ljust(9, "0")) if match[2] else at
-
-
-def to_the_second(seconds: float) -> int:
-    """A time since 1970 of which no more is known, as lines have it."""
-    return int(seconds) * _SECOND + _SECOND - 1
+        return f"{self.time.ljust(24)} {self.component}({self.place}) {self.text}"
 
 
 def parse_log(printed: str, component: str, place: str) -> list[Line]:
@@ -93,9 +59,8 @@ def parse_log(printed: str, component: str, place: str) -> list[Line]:
     found: list[Line] = []
     for line in printed.removesuffix("\n").split("\n"):
         stamp, _, text = line.partition(" ")
-        at = nanoseconds(stamp)
-        if at is not None:
-            found.append(Line(at=at, component=component, place=place, text=text))
+        if time := _TIME.fullmatch(stamp):
+            found.append(Line(at=f"{time[1]}{time[2] or 'Z'}", component=component, place=place, text=text))
         elif found:
             found.append(replace(found[-1], text=line))
     return found
@@ -103,7 +68,7 @@ def parse_log(printed: str, component: str, place: str) -> list[Line]:
 
 def in_order(lines: Iterable[Line], *, since: datetime | None = None) -> list[Line]:
     """The lines from a time on, each after those that were written before it."""
-    first = 0 if since is None else int(since.timestamp() * 1000) * 1_000_000
+    first = "" if since is None else since.isoformat(timespec="milliseconds")[:23]
     # Lines of one moment stay as their source has them.
     return sorted((line for line in lines if line.at >= first), key=lambda line: line.at)
 
@@ -122,13 +87,18 @@ def names_job(wanted: Collection[str]) -> Callable[[str], bool]:
 def print_lines(lines: Sequence[Line], *, as_json: bool) -> None:
     """One a line. Control characters are blanks, so that no log can move the cursor; JSON writes them as escapes."""
     for line in lines:
-        typer.echo(json.dumps(line.as_data()) if as_json else printable(str(line)))
+        # For scripts (docs/diagnose.md). CHANGELOG.md names keys that go.
+        data = {"time": line.time, "component": line.component, "place": line.place, "text": line.text}
+        typer.echo(json.dumps(data) if as_json else printable(str(line)))
 
 
 # ---------------------------------------------------------------- where they come from
 
 AT_ONCE = 16
 """Calls of kubectl side by side: each mostly waits, and the API server lets few in at a time."""
+
+LISTED = 12
+"""Of what could not be read, and of names: there may be a thousand workers."""
 
 _SECONDS = 60
 """For one log at most: the machine of a pod may be lost."""
@@ -151,11 +121,6 @@ class Container:
     component: str
     pool: str
     restarted: bool
-
-    @property
-    def names(self) -> set[str]:
-        """What people may call it."""
-        return {self.pod, self.name, self.component, self.pool}
 
     @property
     def place(self) -> str:
@@ -243,124 +208,3 @@ def read_logs(
             except Failure as failure:
                 found.missing.append(f"{name}: {failure}")
     return found
-
-
-# ---------------------------------------------------------------- which of them are wanted
-
-_OF_JOBS = ("slurmctld", "slurmdbd", "health-watch")
-"""Containers whose programs speak of jobs, besides slurmd on the job's nodes."""
-
-LISTED = 12
-"""Of what could not be read, and of names: there may be a thousand workers."""
-
-
-def gather(
-    kubectl: Kubectl,
-    namespace: str,
-    now: datetime,
-    *,
-    component: str | None = None,
-    job: str | None = None,
-    since: datetime | None = None,
-    accounting: bool = True,
-) -> Found:
-    """Read all that is about one of them, or everything. What cannot be read is noted.
-
-    `since`: None for all, and of a job for its life. `accounting`: whether jobs are recorded.
-    Raises Failure where nothing could be read, or where nobody knows what was named.
-    """
-    pods, missing = [], []
-    try:
-        pods = kubectl.items("pod", "-n", namespace)
-    except Failure as failure:
-        missing.append(f"pods: {failure}")
-    there = list(containers(pods))
-    if not there:
-        refuse_no_namespace(kubectl, namespace)
-        if not missing:
-            raise Failure(f"no pod runs in namespace {namespace}", hint="`slurmstack doctor` says why")
-    if job is not None:
-        known = read_job(kubectl, namespace, job, accounting=accounting)
-        found = _of_job(kubectl, namespace, known, there, now=now, since=since)
-    else:
-        wanted = [item for item in there if component is None or component in item.names]
-        if there and not wanted:
-            names = sorted({word for item in there for word in (item.component, item.name, item.pool) if word})
-            listed = ", ".join(names[: 3 * LISTED]) + (" ..." if names[3 * LISTED :] else "")
-            message = f"there is no component, container, pool or pod {component!r}; there are: {listed}"
-            raise Failure(message, code=USAGE)
-        found = read_logs(kubectl, namespace, wanted, since=since)
-    found.missing[:0] = missing
-    if not found.read:
-        raise Failure("nothing could be read:\n" + "\n".join(f"  {line}" for line in found.missing[:LISTED]))
-    return found
-
-
-def _of_job(
-    kubectl: Kubectl,
-    namespace: str,
-    known: KnownJob,
-    there: Sequence[Container],
-    *,
-    now: datetime,
-    since: datetime | None,
-) -> Found:
-    lines = [*_lines_of(known, now), *_in_output(known, errors_in_output(kubectl, namespace, known))]
-    if not lines and not known.missing:
-        raise Failure(f"Slurm knows no job {known.id}", hint="`slurmstack login` and `sacct -a` show which there are")
-    # Where nobody knows its nodes, all may have had it.
-    ran_on = known.nodes if lines else {item.pod for item in there if item.component == WORKER}
-    wanted = [item for item in there if item.name in _OF_JOBS or (item.name == "slurmd" and item.pod in ran_on)]
-    if since is None and lines:
-        since = datetime.fromtimestamp(min(line.at for line in lines) // 1_000_000_000, UTC)
-    found = read_logs(kubectl, namespace, wanted, since=since, matches=names_job(known.ids))
-    found.lines += lines
-    found.read += bool(lines)
-    gone = sorted(known.nodes - {item.pod for item in there}) if there else []
-    found.missing += [f"{who}: {why}" for who, why in known.missing.items()]
-    found.missing += [f"{node}: there is no such pod now" for node in gone]
-    return found
-
-
-def _lines_of(known: KnownJob, now: datetime) -> Iterator[Line]:
-    """What Slurm knows, to the second. None of what has no time."""
-    events = [("sacct", run["JobID"], one) for run in known.runs for one in _run_events(run)]
-    events += [("squeue", job.id, one) for job in known.present for one in _shown(job, now, alone=not known.runs)]
-    for component, job, (at, text) in events:
-        if at is not None:
-            yield Line(at=to_the_second(at), component=component, place=f"job/{job}", text=text)
-
-
-def _in_output(known: KnownJob, errors: Iterable[str]) -> Iterator[Line]:
-    """What a job's output says has no time: it stands at the end of the job."""
-    if known.last is not None and (end := moment(known.last["End"])) is not None:
-        place = f"job/{known.last['JobID']}"
-        yield from (Line(at=to_the_second(end), component="output", place=place, text=text) for text in errors)
-
-
-def _run_events(run: Mapping[str, str]) -> Iterator[tuple[float | None, str]]:
-    """A run of a job, or a step of it, as sacct has it. A job's name may have lines of its own."""
-    submit, eligible, start, end = (moment(run[name]) for name in ("Submit", "Eligible", "Start", "End"))
-    step = "." in run["JobID"]
-    what = f"{'step' if step else 'job'} {run['JobID']}"
-    if not step:
-        name = run["JobName"].partition("\n")[0]
-        yield submit, f"{what} submitted by {run['User']}: {name} ({run['Partition']})"
-        if eligible != submit:
-            yield eligible, f"{what} eligible"
-    yield start, f"{what} started on {run['NodeList']}"
-    yield end, f"{what} ended: {run['State']}, exit code {run['ExitCode']}"
-
-
-def _shown(job: Job, now: datetime, *, alone: bool) -> Iterator[tuple[float | None, str]]:
-    """A job as slurmctld has it now; its times too, where nobody has recorded them."""
-    waits = f", reason {job.reason}" if job.reason else ""
-    over = job.state not in {"PENDING", "RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING"}
-    if alone:
-        yield job.submitted, f"job {job.id} submitted by {job.user} ({','.join(job.partitions)})"
-        if job.state != "PENDING":  # a time that is still to come is a guess
-            yield job.start, f"job {job.id} started on {job.node_list}"
-        if over:
-            yield job.end, f"job {job.id} ended: {job.state}{waits}"
-    if not over:
-        yield now.timestamp(), f"job {job.id} is {job.state}{waits}"

@@ -116,6 +116,7 @@ DOCTOR = Wanted(
     then=("nodes", "jobs", "partitions"),
     jobs=JobList(
         "id", "user", "account", "qos", "partitions", "state", "reason", "detail", "node_list", "left", "start",
+        "min_nodes",
     ),
     patience=3,
     seconds=3,

@@ -25,7 +25,8 @@ from cli.change.rollout import unready
 from cli.commands.access import ssh_arguments, ssh_program
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl, cluster_labels, connect
-from cli.logs.lines import gather, in_order
+from cli.logs.gather import gather
+from cli.logs.lines import in_order
 from config import load_config
 from slurm.local_cluster import local_directory
 from slurm.names import GENERATED, POOL_LABEL, SSH_PORT

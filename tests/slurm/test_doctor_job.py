@@ -13,9 +13,7 @@ from typing import Any
 import pytest
 
 from cli.doctor.cluster.rules import diagnose_job
-from cli.logs.lines import gather
-from cli.logs.nodes import errors_on_nodes
-from cli.logs.output import errors_in_output
+from cli.logs.gather import errors_in_output, errors_on_nodes, gather
 from cli.status.questions import DOCTOR
 from cli.status.snapshot import read_job, take
 from tests.fakes.kubectl import PlayedKubectl, listed, thing

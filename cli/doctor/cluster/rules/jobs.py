@@ -115,26 +115,24 @@ def _why(state: str, code: str) -> str:
 
 def _ended(cluster: Snapshot, known: KnownJob, errors: Sequence[str]) -> Iterator[Finding]:
     """By its record of last, or by what slurmctld still has of it."""
-    run = known.last
+    run, code = known.last, ""
     job = next((job for job in known.present if job.base_state not in _NOT_ENDED), None)
-    if run is None and job is None:
-        return
-    state, code, seen = "", "", []
-    if run is not None:
-        code = run["ExitCode"]
-        state, hosts = run["State"], run["NodeList"].replace("None assigned", "")
+    if job is not None and (run is None or run["State"] in _NOT_ENDED):  # slurmdbd has not heard of its end yet
+        state, seen = job.state, [f"on {job.node_list or 'no node'}", job.reason]
+    elif run is not None:
+        state, code, hosts = run["State"], run["ExitCode"], run["NodeList"].replace("None assigned", "")
         start, end = (moment(run[name]) for name in ("Start", "End"))
         seen = [
             f"exit status {code}; on {hosts or 'no node'}",
             f"from {_time(start) if start else 'no start'} to {_time(end) if end else 'now'}",
             "" if run["Reason"] == "None" else run["Reason"],
         ]
-    if job is not None and (run is None or state in _NOT_ENDED):  # slurmdbd has not heard of its end yet
-        state, code, seen = job.state, "", [f"on {job.node_list or 'no node'}", job.reason]
+    else:
+        return
     if state in _NOT_ENDED:
-        cause, seen = f"job {known.id} is {state.lower()}", ["the queue, which says more, could not be read"]
+        unread = () if cluster.knows("jobs") else ("the queue, which says more, could not be read",)
         mend = cluster.slurm(f"scontrol show job {known.id}")
-        yield Finding(f"job {known.id}", "note", cause, mend, () if cluster.knows("jobs") else tuple(seen))
+        yield Finding(f"job {known.id}", "note", f"job {known.id} is {state.lower()}", mend, unread)
         return
     # While nodes are cleaned up after a job, squeue shows that in place of how it has ended: its reason tells.
     well = state.startswith("COMPLETED") or (state == ENDED and job is not None and not job.reason)
@@ -155,6 +153,10 @@ def _waiting(cluster: Snapshot, job: Job, errors: Sequence[str]) -> Finding:
         mend = "slurmstack logs --job {id}; slurmstack doctor"
         what = Meaning(kind="unknown", words=f"is tried again after an error: {failed[0]}", mend=mend)
     nodes = [node for node in cluster.nodes if set(node.partitions) & set(job.partitions)]
+    if cluster.knows("nodes") and job.min_nodes > len(nodes):
+        words = f"asks for {job.min_nodes} nodes, and its partition has {len(nodes)}"
+        mend = "raise size, or max, of a pool of its partition and `slurmstack up`, or: scancel {id}"
+        what = Meaning(kind="unknown", words=words, mend=mend)
     closed = [f"{node.name} {node.state} ({node.reason})" for node in nodes if node.gets_no_jobs]
     lines = [
         f"Slurm says {job.detail or job.reason}",

@@ -29,53 +29,53 @@ def why(draft: Draft, line: int, key: str) -> str:
 @pytest.mark.parametrize(
     ("line", "key", "said"),
     [
-        ("NodeName=n[2-3] CPUs=8", "NodeName", "n2 is in {}/slurm.conf:1 already"),
-        ("NodeName= CPUs=4", "NodeName", "has no name"),
+        ("NodeName=n[2-3] CPUs=8", "NodeName", "another one holds"),
+        ("NodeName= CPUs=4", "NodeName", "CPUs=4 is no list"),
         ("NodeName=m State=DOWN CPUs=4", "State", "nodes begin idle"),
         ("NodeName=m CPUs=4 CPUs=8", "CPUs", "another one holds"),
         ("NodeName=m NodeName=k CPUs=8", "NodeName", "another one holds"),
         ("NodeName=m CPUs=4 TmpDisk=50", "TmpDisk", "too little"),
-        ("NodeName=DEFAULT Weight=7", "NodeName", "has no effect"),
-        ("CPUs=4 NodeName=m", "NodeName", "stands behind CPUs"),
-        ("PartitionName=p Nodes=n1 MaxTime=5", "PartitionName", "p is in {}/slurm.conf:2 already"),
+        ("NodeName=DEFAULT Weight=7", "Weight", "has no effect"),
+        ("CPUs=4 NodeName=m", "NodeName", "has no effect"),
+        ("PartitionName=p Nodes=n1 MaxTime=5", "PartitionName", "another one holds"),
         ("PartitionName=q Nodes=n[1-2],n[8-9]", "Nodes", "n[8-9] is no node"),
-        ("PartitionName=q Nodes=n1 Default=maybe", "Default", "neither YES nor NO"),
-        ("PartitionName=q Nodes=n[2-1]", "Nodes", "runs backwards"),
+        ("PartitionName=q Nodes=n1 Default=maybe", "Default", "has no effect"),
+        ("PartitionName=q Nodes=n[2-1]", "Nodes", "n[2-1] is no list"),
         ("PartitionName=q Nodes=n1 MaxTime=99999-0", "MaxTime", "more than Slurm can count"),
-        ("PartitionName= Nodes=n1", "PartitionName", "has no name"),
-        ("NodeSet=unused Nodes=n1", "NodeSet", "has no effect"),
-        ("NodeSet=empty Feature=none\nPartitionName=q Nodes=empty,n1", "NodeSet", "has no effect"),
-        ("FrontendName=x FrontendAddr=y", "FrontendName", "nodes are pods"),
+        ("PartitionName=a+b Nodes=n1", "PartitionName", "it became a-b"),
+        ("PartitionName= Nodes=n1", "PartitionName", "has no node"),
+        ("NodeSet=unused Nodes=n1", "NodeSet", "partitions are over pools"),
+        ("NodeSet=empty Feature=none\nPartitionName=q Nodes=empty,n1", "NodeSet", "partitions are over pools"),
+        ("FrontendName=x FrontendAddr=y", "FrontendName", "has dropped it"),
         ("DownNodes=n1 State=DOWN", "DownNodes", "drain them with scontrol"),
-        ("KillWait=45 MinJobAge=500", "MinJobAge", "stands behind KillWait"),
-        ("ClusterName=my.lab", "ClusterName", "it became my-lab"),
+        ("KillWait=45 MinJobAge=500", "MinJobAge", "has no effect"),
+        ("ClusterName=my.lab", "ClusterName", "is not allowed"),
     ],
 )  # fmt: skip
 def test_a_line_that_is_not_taken_is_listed_with_its_reason(tmp_path: Path, line: str, key: str, said: str) -> None:
     _, draft = made(tmp_path, f"{NODES}\nPartitionName=p Nodes=n2\n{line}\n")
-    assert said.format(tmp_path) in why(draft, 3, key)
+    assert said in why(draft, 3, key)
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
         ("NodeName=absent Name=gpu Type=a Count=2", "has no effect"),
-        ("NodeName=n[1 Name=gpu Type=a Count=2", "the bracket is not closed"),
+        ("NodeName=n[1 Name=gpu Type=a Count=2", "n[1 is no list"),
         ("Name=gpu Type=a Count=many", "many is no number"),
-        ("Name=gpu Type=a Count=4", "is in {}/gres.conf:1 already"),
         ("Name=gpu File=/dev/nvidia0", "slurmd finds the devices"),
     ],
 )
 def test_a_line_of_gres_conf_costs_no_node_and_is_listed(tmp_path: Path, line: str, said: str) -> None:
     text, draft = made(tmp_path, f"{NODES} Gres=gpu:4\n", f"Name=gpu Type=a Count=4\n{line}\n")
-    assert said.format(tmp_path) in why(draft, 2, line.partition("=")[0])
+    assert said in why(draft, 2, line.partition("=")[0])
     assert "type: a" in text
 
 
 def test_limits_of_the_root_of_all_accounts_are_listed(tmp_path: Path) -> None:
     _, draft = made(tmp_path, NODES, dump="Cluster - 'x':Fairshare=1:GrpJobs=9\n")
     assert [(said.text, why) for said, why in draft.left] == [
-        ("GrpJobs=9", "is of the root of all accounts: set it with sacctmgr")
+        ("Cluster=x", "has what holds for the root of all accounts: set it with sacctmgr")
     ]
 
 

@@ -142,12 +142,12 @@ class RecordedCluster(PlayedKubectl):
             entry["comment"] = f"{stamp} | {comment}"
 
     def job(self, id_: str, reason: str, *, state: str = "PENDING", nodes: str = "", **more: str) -> None:
-        """A job in the queue, in the form in which squeue printed real ones. `more`: `account`, `start`."""
+        """A job in the queue, in the form in which squeue printed real ones. `more`: `account`, `start`, `number`."""
         row = {
             "JobArrayID": id_, "Partition": "main", "State": state, "NodeList": nodes, "TimeLeft": "10:00",
             "TimeLimit": "30:00",
             "Reason": reason, "ReasonList": f"({reason})", "Account": more.get("account", "default"),
-            "StartTime": more.get("start", "N/A"),
+            "StartTime": more.get("start", "N/A"), "NumNodes": more.get("number", "1"),
         }  # fmt: skip
         self.slurm["jobs"] = (0, [*self.slurm["jobs"][1], row])
 

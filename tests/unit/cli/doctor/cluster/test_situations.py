@@ -340,6 +340,14 @@ def test_a_job_that_is_tried_again_has_the_error_of_its_node_for_a_reason(
     assert said.severity == severity
 
 
+def test_a_job_that_asks_for_more_nodes_than_its_partition_has_says_so() -> None:
+    cluster = recorded()
+    cluster.job("12", "Resources", number="9")
+    (found,) = cluster.explain("12", cluster.look())
+    assert "waits: asks for 9 nodes, and its partition has 2" in found.cause
+    assert found.severity == "warning"
+
+
 def test_no_command_shows_what_users_wrote_as_it_is() -> None:
     for _, _, _, mend in [*_TABLE, ("", "", "", meaning("SomethingNew").mend)]:
         for command in re.findall(r"(?:squeue|sprio|scontrol show job) [^;]*", mend):
