@@ -70,12 +70,20 @@ class ElasticSandbox(KubernetesSandbox):
         """The program, in the controller's pod."""
         self.controller.start_program("elastic", {**ENVIRONMENT, **self.controller.slurm_env})
 
-    def set_pool(self, **changes: Any) -> None:
-        """The pool's PodTemplate."""
+    def set_pool(self, name: str = "gpu", **changes: Any) -> None:
+        """A pool's PodTemplate."""
         said = {"min": 0, "max": self.most, "conf": f"{CONF} Weight=1000", **changes}
-        metadata = {"labels": {"slurmstack/pool": "gpu"}, "annotations": {SETTINGS: json.dumps(said), TEMPLATE: "0123"}}
-        template = {"metadata": {"labels": {"slurmstack/pool": "gpu"}}, "spec": {"containers": []}}
-        self._put(TEMPLATES, "gpu", metadata=metadata, template=template)
+        metadata = {"labels": {"slurmstack/pool": name}, "annotations": {SETTINGS: json.dumps(said), TEMPLATE: "0123"}}
+        template = {"metadata": {"labels": {"slurmstack/pool": name}}, "spec": {"containers": []}}
+        self._put(TEMPLATES, name, metadata=metadata, template=template)
+
+    def remove_pool(self) -> None:
+        """Its PodTemplate goes, and its pods with it. Those that have no machine are gone at once. Another stays."""
+        assert self.api is not None
+        self.set_pool("other", max=0)
+        self.api.remove(TEMPLATES, "gpu")
+        for name in self.elastic_pods():
+            self.ask_to_leave(name)
 
     def _mark(self) -> str:
         """As the template of now has it."""
