@@ -38,9 +38,8 @@ ELASTIC_PARTITION: Final = "elastic-"
 NO_CAPACITY: Final = f"{ELASTIC} no capacity"
 NO_START: Final = f"{ELASTIC} no node comes"
 LATE: Final = f"{ELASTIC} did not come"
-SET_ASIDE: Final = f"{ELASTIC} set aside"
-"""Drains of what is off: of a pool without machines, or whose nodes do not come for another reason, of one node that
-did not, and of a pool until an administrator resumes it (images/elastic/starts.py)."""
+"""Drains of what is off: of a pool without machines, or whose nodes do not come for another reason, and of one node
+that did not (images/elastic/starts.py). How often in a row follows: `, 3 in vain`."""
 
 HELD_BACK: Final = f"{ELASTIC} held back"
 """Drains of a node that is off and stays so for a while (images/elastic/decide.py)."""

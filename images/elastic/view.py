@@ -72,7 +72,7 @@ class Pod:
     has_ended: bool = False
     """It was evicted or refused, or its machine was shut down: nothing of it runs, and nothing will."""
     is_unscheduled: bool = False  # there is no machine for it
-    trouble: str = ""  # why it is not ready, where Kubernetes says so
+    trouble: str = "its slurmd has not registered"  # why its node is not there, as far as Kubernetes says
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +151,7 @@ def pod_of(item: Object) -> Pod:
         is_ready=conditions.get("Ready", {}).get("status") == "True",
         has_ended=status.get("phase") in {"Failed", "Succeeded"},
         is_unscheduled=unscheduled,
-        trouble=_trouble(conditions["PodScheduled"] if unscheduled else status),
+        trouble=_trouble(conditions["PodScheduled"] if unscheduled else status) if not gone else "it does not go",
     )
 
 
@@ -166,7 +166,7 @@ def _trouble(status: Object) -> str:
     # The others wait for one that has not started.
     source = next((one for one in waits if one.get("reason") not in {"PodInitializing", "ContainerCreating"}), status)
     words = ": ".join(str(source[key]) for key in ("reason", "message") if source.get(key))
-    return " ".join(words.split())[:LONGEST_TROUBLE]
+    return " ".join(words.split())[:LONGEST_TROUBLE] or Pod.trouble
 
 
 def pool_of(item: Object, log: Callable[[str], None] = print) -> Pool:

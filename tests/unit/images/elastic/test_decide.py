@@ -34,7 +34,6 @@ AWAITED, OFF = "ALLOCATED+CLOUD+POWERED_DOWN", "IDLE+CLOUD+POWERED_DOWN"
 COMING, UP, BUSY = "MIXED+CLOUD+NOT_RESPONDING+POWERING_UP", "IDLE+CLOUD", "MIXED+CLOUD"
 GIVEN_UP = "DOWN+CLOUD+POWERED_DOWN"
 HELD = STAYS_LEAVING
-ASIDE = "slurmstack/elastic: set aside after 10 starts in vain; resume its nodes when there is capacity"
 PAUSED = "slurmstack/elastic: no capacity, 1 in vain, again at 2027-01-15T08:00:30Z"
 
 PODS: dict[str, dict[str, Any]] = {
@@ -205,7 +204,6 @@ def test_while_a_pool_waits_no_node_of_it_is_started_but_somebody_s_drain_keeps_
     held = f"{OFF}+DRAIN: {STAYS_LEAVING}"
     assert done(seen(f"{GIVEN_UP}+DRAIN: {PAUSED}", paused, held, OFF)) == [f"drain gpu-[2-3]: {PAUSED}"]
     assert done(seen(over, over)) == ["resume gpu-[0-1]"]
-    assert done(seen(f"{OFF}+DRAIN: {ASIDE}", OFF)) == [], "one was resumed by hand"
     assert done(seen(paused, f"{OFF}+DRAIN: works", f"{GIVEN_UP}: RMA")) == []
 
 

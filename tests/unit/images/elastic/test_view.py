@@ -21,12 +21,13 @@ def test_why_a_pod_is_not_ready_is_what_kubernetes_says_of_it() -> None:
     assert trouble(initContainerStatuses=[waits], containerStatuses=[starts]) == "ImagePullBackOff: no such image"
     assert trouble(conditions=[no_machine]) == "Unschedulable: 0/2 nodes"
     assert trouble(phase="Failed", reason="OutOfcpu") == "OutOfcpu"
-    assert trouble(containerStatuses=[{"state": {"running": {}}}]) == ""
+    assert trouble(containerStatuses=[{"state": {"running": {}}}]) == "its slurmd has not registered"
 
 
 def test_a_pod_leaves_since_it_was_told_to_and_not_from_when_its_time_is_over() -> None:
     leaving = {"deletionTimestamp": "2027-01-22T08:00:00Z", "deletionGracePeriodSeconds": 7 * 86_400}
-    assert pod_of({"metadata": {"name": "gpu-0", **leaving}}).left_at == 1_800_000_000.0
+    pod = pod_of({"metadata": {"name": "gpu-0", **leaving}})
+    assert (pod.left_at, pod.trouble) == (1_800_000_000.0, "it does not go")
 
 
 def template(**more: object) -> dict[str, Any]:
