@@ -7,10 +7,9 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any, Final
 
-from images.common.kubernetes import WORKER_PODS, Object
+from images.common.kubernetes import WORKER_PODS, Object, time_of
 from images.common.slurm_node import OURS
 from images.common.slurm_records import MARK, Has, NodeRecord
 
@@ -79,8 +78,6 @@ class Pod:
 class Node(NodeRecord):
     """The record of a Slurm node."""
 
-    is_off = Has("POWERED_DOWN", "POWERING_DOWN")  # it is to have no pod
-    is_down = Has("DOWN")  # Slurm has given it up
     goes_down = Has("POWER_DOWN", "POWER_DRAIN", "POWERING_DOWN")  # is to be powered down after its jobs
     is_planned = Has("PLANNED")  # the scheduler keeps it for a job that waits for others, too
     is_reserved = Has("RESERVED")  # a reservation has it now: Slurm would not delete its record
@@ -111,11 +108,6 @@ class Node(NodeRecord):
         return self.is_powered_down and (self.is_idle or self.is_down)
 
     @property
-    def is_up(self) -> bool:
-        """Whether it has registered, and jobs can run on it."""
-        return not (self.is_off or self.is_coming or self.is_down)
-
-    @property
     def is_others(self) -> bool:
         """Whether an administrator or a health check keeps jobs from it."""
         return self.is_drained and not self.reason.startswith(OURS)
@@ -138,14 +130,14 @@ def pod_of(item: Object) -> Pod:
     conditions = {one["type"]: one for one in status.get("conditions") or ()}
     unscheduled = conditions.get("PodScheduled", {}).get("status") == "False"
     # What Kubernetes calls the time of its deletion is when its time to leave will be over.
-    gone, grace = _time(metadata.get("deletionTimestamp")), metadata.get("deletionGracePeriodSeconds") or 0
+    gone, grace = time_of(metadata.get("deletionTimestamp")), metadata.get("deletionGracePeriodSeconds") or 0
     return Pod(
         name=metadata["name"],
         pool=labels.get(WORKER_PODS, ""),
         uid=metadata.get("uid", ""),
         digest=labels.get(TEMPLATE, ""),
         revision=labels.get("controller-revision-hash", ""),
-        made_at=_time(metadata.get("creationTimestamp")),
+        made_at=time_of(metadata.get("creationTimestamp")),
         is_leaving="deletionTimestamp" in metadata,
         left_at=gone - grace,
         is_ready=conditions.get("Ready", {}).get("status") == "True",
@@ -153,10 +145,6 @@ def pod_of(item: Object) -> Pod:
         is_unscheduled=unscheduled,
         trouble=_trouble(conditions["PodScheduled"] if unscheduled else status) if not gone else "it does not go",
     )
-
-
-def _time(text: str | None) -> float:
-    return datetime.fromisoformat(text).timestamp() if text else 0.0
 
 
 def _trouble(status: Object) -> str:

@@ -168,7 +168,7 @@ def put_closed(metrics: Metrics, nodes: Iterable[NodeRecord]) -> None:
             metrics.put("slurmstack_node_drained", 1, node=node.name, **labels)
         if is_drained and (found := _IN_VAIN.match(node.reason)):
             metrics.put("slurmstack_elastic_pool_failures", int(found[1]), pool=node.name.rpartition("-")[0])
-        if "DOWN" in node.states and not node.is_powered_down:
+        if node.is_down and not node.is_powered_down:
             metrics.put("slurmstack_node_down", 1, node=node.name)
 
 

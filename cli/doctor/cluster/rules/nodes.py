@@ -163,7 +163,7 @@ def _closed(cluster: Snapshot, node: SlurmNode, check: str | None) -> Diagnosis:
     if node.reason == TOPOLOGY_REASON:
         mend = cluster.kubectl(f"logs service/{CONTROLLER_HOST} -c config-agent --tail 20")
         return "error", f"{who} waits for its place in the topology", mend
-    state, why = "down" if "DOWN" in node.states else "drained", f": {node.reason}" if node.reason else ""
+    state, why = "down" if node.is_down else "drained", f": {node.reason}" if node.reason else ""
     by = f" by {node.reason_by}" if node.reason_by else ""
     resume = cluster.slurm(f"scontrol update nodename={node.name} state=resume")
     return "warning", f"{who} is {state}{by}{why}", resume
