@@ -49,13 +49,9 @@ class View:
     nodes: Mapping[str, Node]
     pods: Mapping[str, Pod]
     now: float  # seconds since 1970, as all times here
-    closed: dict[str, Closed] = field(default_factory=dict)  # what starts in vain mean, by pool
+    closed: Mapping[str, Closed] = field(default_factory=dict)  # what starts in vain mean, by pool
     ends: Mapping[str, float] = field(default_factory=dict)
     """When a node's jobs end at the latest, where that decides who gets a new pod."""
-
-    def nodes_of(self, pool: Pool) -> list[Node]:
-        """Those of a pool's nodes that have records, and that Slurm starts and ends."""
-        return [self.nodes[name] for name in pool.nodes() if name in self.nodes and self.nodes[name].is_cloud]
 
 
 @dataclass(kw_only=True)
@@ -80,7 +76,7 @@ def decide(view: View) -> Plan:
         wanted.update(pool.nodes())
         for name in pool.nodes():
             _about(plan, view, pool, name)
-        nodes = view.nodes_of(pool)
+        nodes = pool.of(view.nodes)
         _open_and_close(plan, view, pool, nodes)
         _keep_enough(plan, pool, nodes, _power_down(plan, view, pool, nodes))
     for node in view.nodes.values():
@@ -132,7 +128,7 @@ def _about_one_that_is_off(plan: Plan, pool: Pool, node: Node, pod: Pod | None) 
 def _about_one_without_a_pod(plan: Plan, node: Node) -> None:
     if node.is_others and not node.goes_down:
         # Powered down it would lose its drain (power_save.c): it stays as it is until somebody resumes it.
-        if not node.is_down and not node.is_idle:
+        if node.is_busy and not node.is_down:
             plan.add(node.name, "down", node.reason)
     elif not node.is_down:
         plan.add(node.name, "down", GONE)
@@ -193,12 +189,12 @@ def _outdated(view: View, pool: Pool, nodes: Iterable[Node]) -> Iterable[Node]:
     # Where nodes do not come with their new pods, those that there are go on.
     allowed = 0 if view.closed[pool.name].nodes else max(0, share(pool.max_unavailable, machines) - moving)
     ready = [node for node in old.values() if not (node.is_coming or node.is_others or node.goes_down)]
-    ready.sort(key=lambda node: (not node.is_idle, view.ends.get(node.name, math.inf)))
+    ready.sort(key=lambda node: (node.is_busy, view.ends.get(node.name, math.inf)))
     yield from ready[:allowed]
     for node, _ in pairs:
         # With older resources than its pod's, Slurm may not take it back (INVALID_REG): only made anew it is of use.
         is_refused = node.is_others and node.reason_by == SLURM and node.mark != pool.mark
-        if is_refused and node.is_idle and node.is_up and not node.goes_down:
+        if is_refused and node.is_up and not node.is_busy and not node.goes_down:
             yield node
 
 
@@ -226,6 +222,6 @@ def _take_out(plan: Plan, view: View, node: Node) -> None:
             if node.has_nothing and not node.is_drained:  # a job that asks for it by name may keep its record
                 plan.add(node.name, "drain", LEAVES)
     elif pod is None:
-        plan.add(node.name, "power_down" if node.is_down or (node.is_coming and node.is_idle) else "down", GONE)
+        plan.add(node.name, "power_down" if node.is_down or (node.is_coming and not node.is_busy) else "down", GONE)
     elif not node.goes_down:
         plan.add(node.name, "power_down_asap", LEAVES)

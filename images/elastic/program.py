@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn
 
 from images.common.http_server import Answer, start_server
 from images.common.kubernetes import WORKER_PODS, Follower, Kube, Object, own_namespace
@@ -27,7 +27,7 @@ from images.elastic.decide import Plan, View, decide
 from images.elastic.nodes import TIMEOUT_SECONDS, Nodes, Pods
 from images.elastic.rolls import FixedPool, drained_for_it, fixed_pool_of, is_needed, roll
 from images.elastic.starts import Starts
-from images.elastic.view import LONGEST_TROUBLE, Node, Pod, Pool, pod_of, pool_of
+from images.elastic.view import Node, Pod, Pool, pod_of, pool_of
 
 QUICK_SECONDS: Final = 0.5
 """Between two looks at least, whoever asks for one; and while nodes come, as jobs wait for the one that sees them."""
@@ -48,8 +48,6 @@ have other CPUs, memory and GPUs. Pods come last, for which Kubernetes may take 
 MOST_WAITING: Final = 500
 """Jobs that are told at once when their nodes are there. One beyond them starts when Slurm itself looks, up to half a
 minute later: an array of thousands on a few nodes must not take thousands of threads."""
-
-Value = TypeVar("Value")
 
 
 @dataclass
@@ -107,7 +105,7 @@ class Rounds:
 
     nodes: Nodes
     pods: Pods
-    pools: Callable[[], Mapping[str, Pool]]
+    pools: Callable[[], Mapping[str, Pool | None]]
     sets: Callable[[], Mapping[str, FixedPool | None]]
     there: Callable[[], Mapping[str, Pod]]
     synced: Callable[[], bool]
@@ -150,29 +148,28 @@ class Rounds:
             return rest, max(rest, ROLLING_SECONDS)
         # Only now: before Kubernetes has told all, it would look as if there were no pools.
         now, sets, known, pods = self.now(), self.sets(), self.pools(), self.there()
-        unread = {name for name, pool in known.items() if not pool.is_understood}
+        unread = {name for name, pool in known.items() if pool is None}
         nodes = {name: node for name, node in nodes.items() if name.rpartition("-")[0] not in unread}
         pods = {name: pod for name, pod in pods.items() if pod.pool not in unread}
-        pools = {name: pool for name, pool in known.items() if name not in unread}
+        pools = {name: pool for name, pool in known.items() if pool is not None}
         rolling = is_needed(sets, pods)
         old = any(pod.pool in pools and pod.digest not in {"", pools[pod.pool].digest} for pod in pods.values())
         self._starts.see(nodes, now)
+        why = {of: refusal for (what, of), (_, _, refusal) in self._refused.items() if what == "start"}
+        closed = {
+            name: self._starts.judge(name, pool.of(nodes), pods, now, refused=why.get(name, ""))
+            for name, pool in pools.items()
+        }
         ends = self.nodes.ends() if rolling or old else {}
-        view = View(pools=pools, nodes=nodes, pods=pods, now=now, ends=ends)
-        plan = self._elastic_plan(view) if known else Plan()
+        view = View(pools=pools, nodes=nodes, pods=pods, now=now, closed=closed, ends=ends)
+        plan = decide(view)
         for fixed in sets.values():
             if fixed is not None:
                 roll(plan, view, fixed)
         self._owes = rolling or any(drained_for_it(node) for node in nodes.values())
         moves = any(node.is_coming or node.goes_down or waits_for_topology(node) for node in nodes.values())
-        hurries = self._do(plan, pools) or (bool(known) and moves)
+        hurries = self._do(plan, pools) or moves
         return rest, max(rest, 0.0 if hurries else ROLLING_SECONDS if self._owes else USUAL_SECONDS)
-
-    def _elastic_plan(self, view: View) -> Plan:
-        for name, pool in view.pools.items():
-            refused = self._refused.get(("start", name), (0.0, 0.0, ""))[2][:LONGEST_TROUBLE]
-            view.closed[name] = self._starts.judge(name, view.nodes_of(pool), view.pods, view.now, refused=refused)
-        return decide(view)
 
     def _do(self, plan: Plan, pools: Mapping[str, Pool]) -> bool:
         """Whether anything was done."""
@@ -186,8 +183,7 @@ class Rounds:
             """At this very moment, of what would end jobs."""
             if what == "drain" and of == ROLLS:  # who has drained one meanwhile had a reason
                 return name in now and not (now[name].is_drained or now[name].is_down)
-            # Slurm gives back or ends the jobs of one that has got some, and is not up yet (node_mgr.c).
-            if what == "drain":
+            if what == "drain":  # else Slurm gives back or ends the jobs that it has got meanwhile (node_mgr.c)
                 return name in now and now[name].has_nothing
             if what == "down":
                 return there is not None and name not in there
@@ -234,13 +230,13 @@ def main() -> int:
             raise RefusedError("there is no Kubernetes around this program")
         wake = threading.Event()
 
-        def follow(path: str, extract: Callable[[Object], Value]) -> Follower[Value]:
+        def follow(path: str, extract: Callable[[Object], Any]) -> Follower[Any]:
             return Follower(kube, path, extract, log, selector=WORKER_PODS, changed=lambda _: wake.set())
 
         pods = follow(kube.path("pods"), pod_of)
         sets = follow(f"/apis/apps/v1/namespaces/{kube.namespace}/statefulsets", fixed_pool_of)
         pools = follow(kube.path("podtemplates"), partial(pool_of, log=log))
-        followed: list[Follower[Any]] = [pods, sets, pools]
+        followed = (pods, sets, pools)
         rounds = Rounds(
             nodes=Nodes(log), pods=Pods(kube, log), pools=pools.values, sets=sets.values, there=pods.values,
             synced=lambda: all(one.synced for one in followed), log=log, ready=Ready(wake.set),

@@ -31,6 +31,8 @@ LONGEST_PAUSES_SECONDS: Final = {LATE: 600.0, NO_CAPACITY: 600.0, NO_START: 3600
 """AWS ParallelCluster's own pause after a lack of capacity (insufficient_capacity_timeout). Where machines come and no
 node does, each try costs as much as a job."""
 
+LONGEST_TROUBLE: Final = 160
+"""Characters of what Kubernetes says, in the reason of a drain."""
 TOO_LATE: Final = "ResumeTimeout reached"
 """Slurm's reason for a node that was not there in time (24.11 and 26.05, power_save.c), behind one from before."""
 
@@ -90,7 +92,7 @@ class Starts:
             if not why:  # else it was started before the pool paused, and is no new try
                 is_late = came > self._began.get(node.name, 0.0) or (pod is not None and pod.is_leaving)
                 kind = LATE if is_late else NO_CAPACITY if pod is None or pod.is_unscheduled else NO_START
-                trouble = pod.trouble if pod is not None else refused or "it has no pod"
+                trouble = (pod.trouble if pod is not None else refused or "it has no pod")[:LONGEST_TROUBLE]
                 why = f"{self._pause(kind, node.name if is_late else pool, now)}: {node.name}: {trouble}"
                 closed.pool = "" if is_late else why
             closed.nodes[node.name] = why

@@ -21,8 +21,6 @@ TEMPLATE: Final = "slurmstack/template"
 """The digest of a template, as it was applied: annotation of the PodTemplate, label of the pods made from it."""
 SLURM: Final = "slurm"  # who sets slurmctld's own reasons
 FEATURES: Final = "Feature="  # in what slurmctld is told of a node
-LONGEST_TROUBLE: Final = 160
-"""Characters of what Kubernetes says of a pod, for the reason of a drain."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +36,6 @@ class Pool:
     template: Mapping[str, Any] = field(default_factory=dict, compare=False)  # metadata and specification of a pod
     uid: str = ""  # of the PodTemplate, whose pods go when it goes
     digest: str = ""
-    is_understood: bool = True  # its settings are; of one that is not, nothing is done about the nodes
 
     @property
     def features(self) -> str:
@@ -53,6 +50,10 @@ class Pool:
     def nodes(self) -> tuple[str, ...]:
         """Names of all nodes that there can be."""
         return tuple(f"{self.name}-{number}" for number in range(self.most))
+
+    def of(self, nodes: Mapping[str, Node]) -> list[Node]:
+        """Those of them that have records, and that Slurm starts and ends."""
+        return [nodes[name] for name in self.nodes() if name in nodes and nodes[name].is_cloud]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,19 +94,14 @@ class Node(NodeRecord):
         return self.is_awaited or (self.is_coming and not self.is_off)
 
     @property
-    def is_idle(self) -> bool:
-        """Whether no job is on it."""
-        return "IDLE" in self.states and "COMPLETING" not in self.states
-
-    @property
     def is_free(self) -> bool:
         """Whether no job is on it, and it may have one."""
-        return self.is_idle and not (self.is_drained or self.goes_down)
+        return not (self.is_busy or self.is_down or self.is_drained or self.goes_down)
 
     @property
     def has_nothing(self) -> bool:
         """Whether it is off, and no job waits for it."""
-        return self.is_powered_down and (self.is_idle or self.is_down)
+        return self.is_powered_down and (self.is_down or not self.is_busy)
 
     @property
     def is_others(self) -> bool:
@@ -154,11 +150,11 @@ def _trouble(status: Object) -> str:
     # The others wait for one that has not started.
     source = next((one for one in waits if one.get("reason") not in {"PodInitializing", "ContainerCreating"}), status)
     words = ": ".join(str(source[key]) for key in ("reason", "message") if source.get(key))
-    return " ".join(words.split())[:LONGEST_TROUBLE] or Pod.trouble
+    return " ".join(words.split()) or Pod.trouble
 
 
-def pool_of(item: Object, log: Callable[[str], None] = print) -> Pool:
-    """A pool of its PodTemplate. One that somebody has written into is left alone: without it, its nodes would go."""
+def pool_of(item: Object, log: Callable[[str], None] = print) -> Pool | None:
+    """A pool of its PodTemplate; None where somebody has written into that: without the pool, its nodes would go."""
     metadata = item["metadata"]
     try:
         annotations = metadata["annotations"]
@@ -175,7 +171,7 @@ def pool_of(item: Object, log: Callable[[str], None] = print) -> Pool:
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         log(f"pool {metadata['name']}: its settings are not understood, and its nodes are left alone: {error!r}")
-        return Pool(name=metadata["name"], least=0, most=0, conf="", is_understood=False)
+        return None
 
 
 def share(limit: str, nodes: int) -> int:

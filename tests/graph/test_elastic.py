@@ -25,7 +25,9 @@ def slurm_conf(recording: Recording) -> list[str]:
 
 
 def pool_in(recording: Recording) -> Pool:
-    return pool_of(objects(recording, "PodTemplate")["gpu"])
+    pool = pool_of(objects(recording, "PodTemplate")["gpu"])
+    assert pool is not None
+    return pool
 
 
 def test_it_is_a_template_of_the_very_pod_that_a_fixed_pool_has_and_says_so() -> None:

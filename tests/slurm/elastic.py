@@ -88,7 +88,9 @@ class ElasticSandbox(KubernetesSandbox):
     def _mark(self) -> str:
         """As the template of now has it."""
         assert self.api is not None
-        return pool_of(self.api.collections[TEMPLATES]["gpu"]).mark
+        pool = pool_of(self.api.collections[TEMPLATES]["gpu"])
+        assert pool is not None
+        return pool.mark
 
     def worker_env(self) -> dict[str, str]:
         """What its template tells slurmd's start."""

@@ -236,7 +236,7 @@ def test_pools_that_kubernetes_tells_of_while_slurm_answers_are_seen_and_not_tak
     world = World([node("gpu-0", "MIXED+CLOUD")])
     world.kubernetes.pods = {"gpu-0": Pod(name="gpu-0", pool="gpu", digest="new")}
     told, answer = world.rounds.pools(), world.runner.answers["scontrol show nodes"]
-    known: list[dict[str, Pool]] = [{}]
+    known: list[dict[str, Pool | None]] = [{}]
 
     def tells(argv: Sequence[str]) -> Result:
         known.append(dict(told))
@@ -251,8 +251,7 @@ def test_nodes_of_a_pool_that_was_never_understood_are_left_alone_and_all_others
     """Its nodes would be sent off, or no pool would get any pod."""
     world = World([node("gpu-0", COMING), node("new-0", "IDLE+CLOUD"), node("new-1", OFF)])
     world.kubernetes.pods = {"new-0": Pod(name="new-0", pool="new", digest="x")}
-    unread = Pool(name="new", least=0, most=0, conf="", is_understood=False)
-    world.rounds.pools = lambda: {"new": unread, "gpu": POOL}
+    world.rounds.pools = lambda: {"new": None, "gpu": POOL}
     assert world.done() == ["pods of gpu-0"]
 
 
