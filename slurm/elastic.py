@@ -63,5 +63,5 @@ def _conf(name: str, pool: WorkerPool) -> str:
 
 
 def settings(name: str, pool: WorkerPool) -> str:
-    """What the program `elastic` is told of a pool (images/elastic/view.py)."""
+    """What the program `elastic` is told of a pool (images/elastic/nodes.py)."""
     return json.dumps({"min": pool.least, "max": pool.most, "conf": _conf(name, pool)}, sort_keys=True)

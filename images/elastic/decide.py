@@ -26,8 +26,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from images.common.slurm_node import ELASTIC, STAYS_LEAVING, waits_for_topology
+from images.elastic.nodes import SLURM, Node, Pod, Pool, share
 from images.elastic.starts import Closed
-from images.elastic.view import SLURM, Node, Pod, Pool, share
 
 GONE: Final = f"{ELASTIC} its pod is gone"
 LEAVES: Final = f"{ELASTIC} leaves the pool"

@@ -24,10 +24,9 @@ from images.common.slurm_node import ROLLS, ControllerUnreachableError, waits_fo
 from images.common.slurm_records import NotUnderstoodError, expand
 from images.common.wait import Clock, Reminder
 from images.elastic.decide import Plan, View, decide
-from images.elastic.nodes import TIMEOUT_SECONDS, Nodes, Pods
+from images.elastic.nodes import TIMEOUT_SECONDS, Node, Nodes, Pod, Pods, Pool, pod_of, pool_of
 from images.elastic.rolls import FixedPool, drained_for_it, fixed_pool_of, is_needed, roll
 from images.elastic.starts import Starts
-from images.elastic.view import Node, Pod, Pool, pod_of, pool_of
 
 QUICK_SECONDS: Final = 0.5
 """Between two looks at least, whoever asks for one; and while nodes come, as jobs wait for the one that sees them."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from images.common.kubernetes import Object
 from images.common.slurm_node import ROLLS
 from images.elastic.decide import Plan, View
-from images.elastic.view import MAX_UNAVAILABLE, Node, Pod, share
+from images.elastic.nodes import MAX_UNAVAILABLE, Node, Pod, share
 
 
 @dataclass(frozen=True, kw_only=True)

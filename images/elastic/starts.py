@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from images.common.slurm_node import LATE, NO_CAPACITY, NO_START
-from images.elastic.view import Node, Pod
+from images.elastic.nodes import Node, Pod
 
 FIRST_PAUSE_SECONDS: Final = 30.0
 LONGEST_PAUSES_SECONDS: Final = {LATE: 600.0, NO_CAPACITY: 600.0, NO_START: 3600.0}

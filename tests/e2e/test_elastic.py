@@ -13,7 +13,7 @@ import pytest
 
 from cli.kubectl.client import Kubectl
 from images.elastic.nodes import manifest
-from images.elastic.view import pool_of
+from images.elastic.nodes import pool_of
 from tests.e2e.asking_doctor import first
 from tests.e2e.conftest import ENGINES, keep_state
 from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack, wait_until

@@ -7,9 +7,8 @@ from typing import Any
 from cli.change.change import compare, of_recording
 from cli.program.recording import Recording
 from images.common.slurm_node import NodeConf
-from images.elastic.nodes import SUBDOMAIN
+from images.elastic.nodes import SETTINGS, SUBDOMAIN, TEMPLATE, Pool, pool_of
 from images.elastic.program import PORT
-from images.elastic.view import SETTINGS, TEMPLATE, Pool, pool_of
 from slurm.names import ELASTIC_PORT, ELASTIC_SETTINGS, ELASTIC_TEMPLATE, NODES_SERVICE
 from tests.graph import objects as graph
 from tests.graph.objects import ELASTIC, environment, inputs, objects, pod

@@ -11,7 +11,7 @@ from typing import Any
 
 from config.cluster import ClusterConfig
 from config.rules.nodes import HIDDEN
-from images.elastic.view import SETTINGS, TEMPLATE, pool_of
+from images.elastic.nodes import SETTINGS, TEMPLATE, pool_of
 from slurm.conf import slurm_conf
 from slurm.elastic import POOLS_FILE
 from tests.slurm.kubernetes import ENVIRONMENT, NAMESPACE, PODS, KubernetesSandbox

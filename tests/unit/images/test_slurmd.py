@@ -12,7 +12,7 @@ from images.common.command import NO_PROGRAM, Result
 from images.common.mountinfo import WrongFilesystemError
 from images.common.slurm_node import TOPOLOGY_REASON, Node
 from images.common.slurm_records import NodeRecord
-from images.elastic.view import marked
+from images.elastic.nodes import marked
 from images.worker import slurmd
 from images.worker.slurmd import ASK_TIMES, await_power_up, lift_own_drain, prepare_own_root, waits_for_place
 from tests.fakes.commands import FakeClock, FakeRunner

@@ -24,8 +24,8 @@ from images.elastic.decide import (  # fmt: skip
     View,
     decide,
 )
+from images.elastic.nodes import SLURM, Node, Pod, Pool, marked
 from images.elastic.starts import Closed, Starts
-from images.elastic.view import SLURM, Node, Pod, Pool, marked
 
 NOON = 1_800_000_000.0  # Friday, 2027-01-15 08:00 UTC
 POOL = Pool(name="gpu", least=0, most=4, conf="CPUs=2 Feature=gpu", digest="new", uid="u")

@@ -15,7 +15,7 @@ import pytest
 from images.common.command import Result
 from images.common.kubernetes import KubeError
 from images.common.slurm_node import ROLLS, STAYS_LEAVING, ControllerUnreachableError
-from images.elastic.nodes import AT_ONCE, Nodes, Pods
+from images.elastic.nodes import AT_ONCE, Nodes, Pod, Pods, Pool, marked
 from images.elastic.program import (
     QUICK_SECONDS,
     ROLLING_SECONDS,
@@ -24,7 +24,6 @@ from images.elastic.program import (
     Rounds,
 )
 from images.elastic.rolls import FixedPool
-from images.elastic.view import Pod, Pool, marked
 from tests.fakes.commands import FakeRunner
 
 POOL = Pool(name="gpu", least=0, most=1, conf="CPUs=2", digest="new", uid="u")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from images.elastic.nodes import Node, Pod
 from images.elastic.starts import Closed, Starts
-from images.elastic.view import Node, Pod
 
 NOON = 1_800_000_000.0  # 2027-01-15 08:00 UTC
 UP, BUSY, COMING = "IDLE+CLOUD", "MIXED+CLOUD", "MIXED+CLOUD+POWERING_UP"

@@ -6,8 +6,7 @@ import json
 from typing import Any
 
 from images.common.command import Result
-from images.elastic.nodes import Nodes
-from images.elastic.view import SETTINGS, TEMPLATE, pod_of, pool_of, share
+from images.elastic.nodes import SETTINGS, TEMPLATE, Nodes, pod_of, pool_of, share
 from tests.fakes.commands import FakeRunner
 
 
