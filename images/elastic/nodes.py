@@ -6,14 +6,13 @@ import hashlib
 import http.client
 import json
 import math
-import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from images.common.command import Result, Runner, run
+from images.common.command import Runner, run
 from images.common.kubernetes import WORKER_PODS, Kube, KubeError, Object, time_of
 from images.common.slurm_jobs import ENVIRONMENT, JobList
 from images.common.slurm_node import (
@@ -21,7 +20,7 @@ from images.common.slurm_node import (
     OURS,
     TOPOLOGY_REASON,
     WANTED_NODES,
-    ControllerUnreachableError,
+    Commands,
     shows_switch_tree,
     wanted_nodes,
 )
@@ -203,23 +202,23 @@ def share(limit: str, nodes: int) -> int:
     return max(1, math.ceil(nodes * int(number) / 100) if limit.endswith("%") else int(number))
 
 
-@dataclass
-class Nodes:
+class Nodes(Commands):
     """All commands about nodes. A change returns why it was refused, or nothing."""
 
-    _log: Callable[[str], None]
-    _runner: Runner = run
+    def __init__(self, log: Callable[[str], None], runner: Runner = run) -> None:
+        super().__init__(runner, TIMEOUT_SECONDS, ENVIRONMENT)
+        self._log = log
 
     def read(self) -> dict[str, Node]:
         """All records but an administrator's own, by name. Raises ControllerUnreachableError, NotUnderstoodError."""
-        output = self._ask("scontrol", "show", "nodes", "--all", "--json")
+        output = self.answer("scontrol", "show", "nodes", "--all", "--json")
         records = [] if output.startswith("No nodes") else node_records(output, Node)
         return {node.name: node for node in records if _OF_US.fullmatch(node.name)}
 
     def ends(self) -> dict[str, float]:
         """Node -> when its jobs end at the latest, in seconds since 1970. Raises as `read`."""
         question, found = JobList("end", "node_list"), dict[str, float]()
-        for job in question.read(self._ask(*question.command, "--states=running")):
+        for job in question.read(self.answer(*question.command, "--states=running")):
             for name in job.nodes:
                 found[name] = max(found.get(name, 0.0), math.inf if job.end is None else job.end)
         return found
@@ -232,9 +231,9 @@ class Nodes:
         is a switch tree, it gets its features, by which partitions find it, with `place`.
         """
         conf, partition = pool.conf.split(), f"{ELASTIC_PARTITION}{pool.name}"
-        if not self._run("scontrol", "show", "partition", partition).ok:
+        if not self.run("scontrol", "show", "partition", partition).ok:
             return f"{compress(names)}: no records before slurmctld has the pool in its configuration"
-        if shows_switch_tree(self._ask("scontrol", "show", "config")):
+        if shows_switch_tree(self.answer("scontrol", "show", "config")):
             conf = [word for word in conf if not word.startswith(FEATURES)]
         refused = self._change("create", names, "state=CLOUD", *conf)
         return refused or self._change("update", names, "state=power_down_force", f"extra={marked(pool.mark)}")
@@ -249,7 +248,7 @@ class Nodes:
 
     def wanted(self) -> frozenset[str]:
         """Nodes that a pending job asks for by name: their records have to stay. Raises ControllerUnreachableError."""
-        return wanted_nodes(self._ask(*WANTED_NODES))
+        return wanted_nodes(self.answer(*WANTED_NODES))
 
     def delete(self, names: Iterable[str]) -> str:
         """Delete records."""
@@ -259,18 +258,9 @@ class Nodes:
         """Change the state of nodes."""
         return self._change("update", names, f"state={state}", *([f"reason={reason}"] if reason else []))
 
-    def _run(self, *argv: str) -> Result:
-        return self._runner(argv, timeout=TIMEOUT_SECONDS, env={**os.environ, **ENVIRONMENT})
-
-    def _ask(self, *argv: str) -> str:
-        done = self._run(*argv)
-        if not done.ok:
-            raise ControllerUnreachableError(done.message)
-        return done.stdout
-
     def _change(self, what: str, names: Iterable[str], *how: str) -> str:
         argv = ["scontrol", what, f"nodename={compress(names)}", *how]
-        done = self._run(*argv)
+        done = self.run(*argv)
         if done.ok:
             self._log(" ".join(argv))
         return "" if done.ok else f"{' '.join(argv)}: {done.message}"
