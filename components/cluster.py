@@ -146,7 +146,7 @@ class SlurmCluster(pulumi.ComponentResource):
             )
         checks = HealthArgs(scope=scope, config=config, secrets=self.secrets, configuration=self.configuration)
         self.health = Health(f"{name}-health", checks, inside) if config.health.enabled else None
-        pools = tuple(pool for pool, settings in config.worker_nodes.items() if settings.is_elastic)
+        pools = tuple(config.elastic_pools)
         elastic = ElasticArgs(scope=scope, secrets=self.secrets, configuration=self.configuration, pools=pools)
         Elastic(f"{name}-elastic", elastic, inside)
         self.pools = {pool: self._create_pool(pool, settings) for pool, settings in config.worker_nodes.items()}
