@@ -10,10 +10,8 @@ from config.cluster import ClusterConfig
 from config.sections.workers import MAX_POOL_SIZE, WorkerPool
 from slurm.sizing import node_conf
 
-POOLS_FILE: Final = "elastic.pools"
-"""Names of elastic pools, one a line, for await-nodes (images/elastic/native)."""
-WEIGHT: Final = 1000
-"""Of elastic nodes without another one; others have 1. Slurm takes nodes of a small weight first."""
+POOLS_FILE: Final = "elastic.pools"  # their names, one a line, for await-nodes (images/elastic/native)
+WEIGHT: Final = 1000  # of nodes without another one; fixed ones have 1. Slurm takes those of a small weight first
 
 
 def kept_up(config: ClusterConfig) -> str:
@@ -49,4 +47,5 @@ def _conf(name: str, pool: WorkerPool) -> str:
 
 def settings(name: str, pool: WorkerPool) -> str:
     """What the program `elastic` is told of a pool (images/elastic/nodes.py)."""
-    return json.dumps({"min": pool.least, "max": pool.most, "conf": _conf(name, pool)}, sort_keys=True)
+    told = {"min": pool.least, "max": pool.most, "conf": _conf(name, pool), "mark": mark(name, pool)}
+    return json.dumps(told, sort_keys=True)

@@ -94,7 +94,7 @@ def test_the_api_server_is_told_which_pods_it_may_make_before_the_template_says_
     (wanted,) = policies["slurm-elastic.gpu"]["spec"]["variables"]
     told = eval(wanted["expression"], {"dyn": lambda value: value, "true": True, "false": False})
     template = objects(elastic, "PodTemplate")["gpu"]["template"]
-    assert told.pop("labels") == template["metadata"]["labels"]
+    assert {kind: told.pop(kind) for kind in template["metadata"]} == template["metadata"]
     assert told.pop("serviceAccountName") == "default"
     spec = template["spec"]
     for volume in spec["volumes"]:  # which the API server adds
