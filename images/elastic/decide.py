@@ -13,9 +13,9 @@ orphan      a pod without a record, or of a node that the stack no longer has: i
 outdated    a pod of an older template, or a record of an older configuration: made anew when no job is on it
 leaving     a record that the stack no longer has: powered down after its jobs, then deleted
 
-Nodes that are off are drained while their last pod does not go, and while their pool waits (`starts.py`), with a reason
-that says why: so jobs that need more nodes wait, and are not refused. No others of our drains stand. Nodes that are up
-and not to stay are powered down, each after its jobs; where less than `min` are up, more are powered up.
+Nodes that are off are drained while their last pod does not go, and while their pool waits (`starts.py`): so jobs that
+need more nodes wait, and are not refused. No others of our drains stand. Nodes that are up and not to stay are powered
+down, each after its jobs; where less than `min` are up, more are powered up.
 """
 
 from __future__ import annotations
@@ -33,12 +33,8 @@ GONE: Final = f"{ELASTIC} its pod is gone"
 LEAVES: Final = f"{ELASTIC} leaves the pool"
 OUTDATED: Final = f"{ELASTIC} gets a new pod"
 SURPLUS: Final = f"{ELASTIC} others of its job did not come"
-
-RETRY_SECONDS: Final = 20.0
-"""From one pod of a node that comes to the next one, where pods fail at once."""
-STUCK_SECONDS: Final = 60.0
-"""How long a pod of a node that is off may take to go. Most are gone after a few seconds; the others' machine is dead,
-or its kubelet, and nobody has told Kubernetes."""
+RETRY_SECONDS: Final = 20.0  # from one pod of a node that comes to the next one, where pods fail at once
+STUCK_SECONDS: Final = 60.0  # that a pod of a node that is off may take to go: else its machine or kubelet is dead
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +46,7 @@ class View:
     pods: Mapping[str, Pod]
     now: float  # seconds since 1970, as all times here
     closed: Mapping[str, Closed] = field(default_factory=dict)  # what starts in vain mean, by pool
-    ends: Mapping[str, float] = field(default_factory=dict)
-    """When a node's jobs end at the latest, where that decides who gets a new pod."""
+    ends: Mapping[str, float] = field(default_factory=dict)  # of nodes' jobs, where that decides who gets a new pod
 
 
 @dataclass(kw_only=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import json
 import math
@@ -19,27 +18,19 @@ from images.common.slurm_node import (
     ELASTIC_PARTITION,
     OURS,
     TOPOLOGY_REASON,
-    WANTED_NODES,
     Commands,
     shows_switch_tree,
-    wanted_nodes,
 )
 from images.common.slurm_records import MARK, Has, NodeRecord, compress, node_records
 
-SETTINGS: Final = "slurmstack/elastic"
-"""Annotation of a pool's PodTemplate with its settings, as slurm/elastic.py writes them."""
-MAX_UNAVAILABLE: Final = "slurmstack/max-unavailable"
-"""Annotation of a pool's StatefulSet or PodTemplate: how many nodes may be away at once for new pods."""
-TEMPLATE: Final = "slurmstack/template"
-"""The digest of a template, as it was applied: annotation of the PodTemplate, label of the pods made from it."""
+SETTINGS: Final = "slurmstack/elastic"  # annotation of a pool's PodTemplate, as slurm/elastic.py writes it
+MAX_UNAVAILABLE: Final = "slurmstack/max-unavailable"  # and of a StatefulSet: nodes that may be away for new pods
+TEMPLATE: Final = "slurmstack/template"  # the digest of a template, as it was applied: also a label of its pods
 SLURM: Final = "slurm"  # who sets slurmctld's own reasons
 FEATURES: Final = "Feature="  # in what slurmctld is told of a node
 TIMEOUT_SECONDS: Final = 30.0
-AT_ONCE: Final = 16
-"""Requests at a time: a job of a thousand nodes asks for a thousand pods."""
-SUBDOMAIN: Final = "nodes"
-"""The headless Service that gives each pod a name in DNS (slurm/names.py)."""
-
+AT_ONCE: Final = 16  # requests: a job of a thousand nodes asks for a thousand pods
+SUBDOMAIN: Final = "nodes"  # the headless Service that gives each pod a name in DNS (slurm/names.py)
 _OF_US: Final = re.compile(r"[a-z0-9][a-z0-9-]*-\d+")
 
 
@@ -51,8 +42,8 @@ class Pool:
     least: int  # nodes that stay up without jobs
     most: int  # nodes that there are records of
     conf: str  # what slurmctld is told of each node: `CPUs=8 RealMemory=...`
-    max_unavailable: str = "10%"
-    """Nodes that are powered down at once for new pods: a number, or a percentage of those that have pods."""
+    mark: str  # what the records of its nodes say: another one is of an older configuration
+    max_unavailable: str = "10%"  # nodes powered down at once for new pods: a number, or a part of those with pods
     template: Mapping[str, Any] = field(default_factory=dict, compare=False)  # metadata and specification of a pod
     uid: str = ""  # of the PodTemplate, whose pods go when it goes
     digest: str = ""
@@ -61,11 +52,6 @@ class Pool:
     def features(self) -> str:
         """Of its nodes, with commas; empty: none."""
         return next((word.partition("=")[2] for word in self.conf.split() if word.startswith(FEATURES)), "")
-
-    @property
-    def mark(self) -> str:
-        """What the records of this pool's nodes say: another one is of an older configuration."""
-        return hashlib.sha256(self.conf.encode()).hexdigest()[:12]
 
     def nodes(self) -> tuple[str, ...]:
         """Names of all nodes that there can be."""
@@ -89,8 +75,7 @@ class Pod:
     is_leaving: bool = False
     left_at: float = 0.0  # when it was asked to leave, by the same clock
     is_ready: bool = False
-    has_ended: bool = False
-    """It was evicted or refused, or its machine was shut down: nothing of it runs, and nothing will."""
+    has_ended: bool = False  # it was evicted or refused, or its machine was shut down: nothing of it will run
     is_unscheduled: bool = False  # there is no machine for it
     trouble: str = "its slurmd has not registered"  # why its node is not there, as far as Kubernetes says
 
@@ -132,11 +117,6 @@ class Node(NodeRecord):
     def is_set_down(self) -> bool:
         """Whether an administrator has set it down, or Slurm for his reason."""
         return self.is_down and self.reason_by != SLURM and not self.reason.startswith(OURS)
-
-
-def marked(mark: str) -> str:
-    """The `Extra` of a new record. slurmd writes another one with the mark that it finds (images/worker/slurmd.py)."""
-    return json.dumps({MARK: mark})
 
 
 def pod_of(item: Object) -> Pod:
@@ -184,6 +164,7 @@ def pool_of(item: Object, log: Callable[[str], None] = print) -> Pool | None:
             least=int(settings["min"]),
             most=int(settings["max"]),
             conf=str(settings["conf"]),
+            mark=str(settings["mark"]),
             max_unavailable=str(annotations.get(MAX_UNAVAILABLE, "10%")),
             template=item["template"],
             uid=metadata.get("uid", ""),
@@ -235,8 +216,9 @@ class Nodes(Commands):
             return f"{compress(names)}: no records before slurmctld has the pool in its configuration"
         if shows_switch_tree(self.answer("scontrol", "show", "config")):
             conf = [word for word in conf if not word.startswith(FEATURES)]
-        refused = self._change("create", names, "state=CLOUD", *conf)
-        return refused or self._change("update", names, "state=power_down_force", f"extra={marked(pool.mark)}")
+        refused = self._do("create", names, "state=CLOUD", *conf)
+        extra = json.dumps({MARK: pool.mark})  # slurmd writes another one with the mark that it is told
+        return refused or self._do("update", names, "state=power_down_force", f"extra={extra}")
 
     def place(self, pool: Pool, names: Collection[str]) -> str:
         """Let new records be found, drained until the configuration agent has put them into the switch tree.
@@ -244,21 +226,15 @@ class Nodes(Commands):
         A job that tries a node that is in no switch is put aside for good, and no record can be made drained.
         """
         how = ("state=drain", f"reason={TOPOLOGY_REASON}", f"features={pool.features}")
-        return self._change("update", names, *how)
+        return self._do("update", names, *how)
 
-    def wanted(self) -> frozenset[str]:
-        """Nodes that a pending job asks for by name: their records have to stay. Raises ControllerUnreachableError."""
-        return wanted_nodes(self.answer(*WANTED_NODES))
+    def change(self, names: Iterable[str], state: str, reason: str) -> str:
+        """Give nodes another state, or `delete` their records."""
+        if state == "delete":
+            return self._do("delete", names)
+        return self._do("update", names, f"state={state}", *([f"reason={reason}"] if reason else []))
 
-    def delete(self, names: Iterable[str]) -> str:
-        """Delete records."""
-        return self._change("delete", names)
-
-    def update(self, names: Iterable[str], state: str, reason: str) -> str:
-        """Change the state of nodes."""
-        return self._change("update", names, f"state={state}", *([f"reason={reason}"] if reason else []))
-
-    def _change(self, what: str, names: Iterable[str], *how: str) -> str:
+    def _do(self, what: str, names: Iterable[str], *how: str) -> str:
         argv = ["scontrol", what, f"nodename={compress(names)}", *how]
         done = self.run(*argv)
         if done.ok:

@@ -20,7 +20,7 @@ from typing import Any, Final, NoReturn
 from images.common.http_server import Answer, start_server
 from images.common.kubernetes import WORKER_PODS, Follower, Kube, Object, own_namespace
 from images.common.process import RefusedError, end_with_threads, program
-from images.common.slurm_node import ROLLS, ControllerUnreachableError, waits_for_topology
+from images.common.slurm_node import ROLLS, WANTED_NODES, ControllerUnreachableError, waits_for_topology, wanted_nodes
 from images.common.slurm_records import NotUnderstoodError, expand
 from images.common.wait import Clock, Reminder
 from images.elastic.decide import Plan, View, decide
@@ -28,19 +28,13 @@ from images.elastic.nodes import TIMEOUT_SECONDS, Node, Nodes, Pod, Pods, Pool, 
 from images.elastic.rolls import FixedPool, drained_for_it, fixed_pool_of, is_needed, roll
 from images.elastic.starts import Starts
 
-QUICK_SECONDS: Final = 0.5
-"""Between two looks at least, whoever asks for one; and while nodes come, as jobs wait for the one that sees them."""
-SHARE: Final = 2.0
-"""Where it takes long to see thousands of nodes, this many times as long passes until they are looked at again."""
-ROLLING_SECONDS: Final = 2.0
-"""While nodes of fixed pools are waited for, or slurmctld or the API server is."""
-USUAL_SECONDS: Final = 10.0
-"""While nothing happens. Who starts or ends nodes has us look at once."""
-LONGEST_REFUSAL_SECONDS: Final = 30.0
-"""Between two tries of what is refused (a quota, an admission, a record that Slurm does not let go)."""
+QUICK_SECONDS: Final = 0.5  # between two looks at least, whoever asks for one; and while jobs wait for nodes that come
+SHARE: Final = 2.0  # where a look takes long, with thousands of nodes: so many times as long passes until the next
+ROLLING_SECONDS: Final = 2.0  # while nodes of fixed pools are waited for, or slurmctld or the API server is
+USUAL_SECONDS: Final = 10.0  # while nothing happens: who starts or ends nodes has us look at once
+LONGEST_REFUSAL_SECONDS: Final = 30.0  # between two tries of what is refused: a quota, an admission, a record in use
 PORT: Final = 8818
-SILENT_SECONDS: Final = 2 * TIMEOUT_SECONDS
-"""Jobs wait for so long without a look. One in which slurmctld or Kubernetes is slow takes less."""
+SILENT_SECONDS: Final = 2 * TIMEOUT_SECONDS  # jobs wait without a look: one in which slurmctld is slow takes less
 ORDER: Final = {"drain": 1, "down": 1, "delete": 2, "renew": 2, "create": 4, "place": 4, "start": 5}
 """In which things are done; other changes of nodes are 3. Records are made anew before a drain is lifted, as they may
 have other CPUs, memory and GPUs. Pods come last, for which Kubernetes may take long."""
@@ -112,8 +106,8 @@ class Rounds:
     ready: Ready
     now: Callable[[], float] = time.time
     steady: Callable[[], float] = time.monotonic  # on a clock that nobody sets
+    # What is not tried again yet: until when, after which pause, and why.
     _refused: dict[tuple[str, str], tuple[float, float, str]] = field(default_factory=dict)
-    """What is not tried again yet: until when, after which pause, and why."""
     _owes: bool = True  # nodes may be drained for their new pods, of which only Slurm knows
     _starts: Starts = field(default_factory=Starts)
 
@@ -133,10 +127,7 @@ class Rounds:
             wake.wait(pause - rest)
 
     def look(self) -> tuple[float, float]:
-        """One look; seconds until the next one at the earliest, and where nobody asks.
-
-        Raises ControllerUnreachableError, NotUnderstoodError.
-        """
+        """One look; seconds until the next one at the earliest, and where nobody asks. Raises as `Nodes.read`."""
         if self.synced() and not (self.pools() or self._owes or is_needed(self.sets(), self.there())):
             return QUICK_SECONDS, USUAL_SECONDS
         began = self.steady()
@@ -154,11 +145,9 @@ class Rounds:
         rolling = is_needed(sets, pods)
         old = any(pod.pool in pools and pod.digest not in {"", pools[pod.pool].digest} for pod in pods.values())
         self._starts.see(nodes, now)
-        why = {of: refusal for (what, of), (_, _, refusal) in self._refused.items() if what == "start"}
-        closed = {
-            name: self._starts.judge(name, pool.of(nodes), pods, now, refused=why.get(name, ""))
-            for name, pool in pools.items()
-        }
+        refused = {of: refusal for (what, of), (_, _, refusal) in self._refused.items() if what == "start"}
+        judge = partial(self._starts.judge, pods=pods, now=now, refused=refused)
+        closed = {name: judge(name, pool.of(nodes)) for name, pool in pools.items()}
         ends = self.nodes.ends() if rolling or old else {}
         view = View(pools=pools, nodes=nodes, pods=pods, now=now, closed=closed, ends=ends)
         plan = decide(view)
@@ -175,7 +164,7 @@ class Rounds:
         kinds = {what for what, _ in plan.todo}
         now = self.nodes.read() if "drain" in kinds else {}
         there = self.pods.there() if "down" in kinds else None
-        wanted = self.nodes.wanted() if kinds & {"delete", "renew"} else frozenset()
+        wanted = wanted_nodes(self.nodes.answer(*WANTED_NODES)) if kinds & {"delete", "renew"} else frozenset()
         done, gone = False, set[str]()
 
         def is_right(what: str, of: str, name: str) -> bool:
@@ -202,7 +191,7 @@ class Rounds:
     def _step(self, what: str, of: str, names: list[str], pools: Mapping[str, Pool]) -> str:
         if make := {"create": self.nodes.create, "place": self.nodes.place, "start": self.pods.start}.get(what):
             return make(pools[of], names)
-        return self.nodes.delete(names) if what == "delete" else self.nodes.update(names, what, of)
+        return self.nodes.change(names, what, of)
 
     def _try(self, what: str, of: str, do: Callable[[], str]) -> bool:
         """Do what tells why it is refused; where it is, again after one second, two, four, at last thirty."""
@@ -235,12 +224,11 @@ def main() -> int:
         pods = follow(kube.path("pods"), pod_of)
         sets = follow(f"/apis/apps/v1/namespaces/{kube.namespace}/statefulsets", fixed_pool_of)
         pools = follow(kube.path("podtemplates"), partial(pool_of, log=log))
-        followed = (pods, sets, pools)
         rounds = Rounds(
             nodes=Nodes(log), pods=Pods(kube, log), pools=pools.values, sets=sets.values, there=pods.values,
-            synced=lambda: all(one.synced for one in followed), log=log, ready=Ready(wake.set),
+            synced=lambda: pods.synced and sets.synced and pools.synced, log=log, ready=Ready(wake.set),
         )  # fmt: skip
-        for one in followed:
+        for one in (pods, sets, pools):
             one.start()
         start_server(rounds.ready.answer, PORT)
         rounds.keep_looking(wake)

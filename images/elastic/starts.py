@@ -1,8 +1,8 @@
 """Nodes that did not come in time, and how long they and their pool are let alone for it.
 
 Slurm itself gives a node up that was not there after `resume_timeout`: its job goes back to the queue, and the node is
-DOWN and powered down. Left so it would take no job any more, and if it were merely resumed, the scheduler would take it
-at once for the same job, again in vain. So it is drained, with a reason that says until when, and why it did not come:
+DOWN and powered down. If it were resumed at once, the scheduler would take it for the same job, again in vain. So it is
+drained, with a reason that says until when, and why it did not come:
 
 late     another node of its pool has come since it was started, or its own last pod does not go: that node alone
 no node  none has come since it was started: all nodes of the pool that are off, with it
@@ -31,11 +31,8 @@ LONGEST_PAUSES_SECONDS: Final = {LATE: 600.0, NO_CAPACITY: 600.0, NO_START: 3600
 """AWS ParallelCluster's own pause after a lack of capacity (insufficient_capacity_timeout). Where machines come and no
 node does, each try costs as much as a job."""
 
-LONGEST_TROUBLE: Final = 160
-"""Characters of what Kubernetes says, in the reason of a drain."""
-TOO_LATE: Final = "ResumeTimeout reached"
-"""Slurm's reason for a node that was not there in time (24.11 and 26.05, power_save.c), behind one from before."""
-
+LONGEST: Final = 300  # characters of a reason, with what Kubernetes says of a pod
+TOO_LATE: Final = "ResumeTimeout reached"  # Slurm's reason (24.11 and 26.05, power_save.c), behind one from before
 _PAUSED: Final = re.compile(rf"({'|'.join(LONGEST_PAUSES_SECONDS)}), \d+ in vain, again at ([\dT:-]{{19}}Z)")
 
 
@@ -77,23 +74,24 @@ class Starts:
         self._before = nodes
 
     def judge(
-        self, pool: str, nodes: Sequence[Node], pods: Mapping[str, Pod], now: float, *, refused: str = ""
+        self, pool: str, nodes: Sequence[Node], *, pods: Mapping[str, Pod], now: float, refused: Mapping[str, str]
     ) -> Closed:
-        """What is to be let alone now. `nodes`: the pool's. `refused`: why Kubernetes takes no more pods of it."""
-        closed = self._in_force(pool, nodes, now)
-        off = [node.name for node in nodes if node.is_powered_down and not node.is_drained]
-        lifted = {name: self._drained.pop(name) for name in off if name in self._drained}
-        failed = [node for node in nodes if has_failed(node) and node.name not in lifted]
+        """What is to be let alone now. `nodes`: the pool's. `refused`: why Kubernetes takes no more pods of pools."""
+        off = [node for node in nodes if node.is_powered_down and not node.is_drained]
+        given_up = [node for node in off if node.is_down and TOO_LATE in node.reason]
+        lifted = {node.name: self._drained.pop(node.name) for node in off if node.name in self._drained}
+        failed = [node for node in given_up if node.name not in lifted]
         came = max((self._came.get(node.name, 0.0) for node in nodes), default=0.0)
-        if failed:
-            self._failed[pool] = now
+        is_over = came > self._failed.get(pool, 0.0) and not (given_up or any(node.is_coming for node in nodes))
+        closed = self._in_force(pool, nodes, now, is_over=is_over)
         for node in failed:
+            self._failed[pool] = now
             pod, why = pods.get(node.name), closed.pool
             if not why:  # else it was started before the pool paused, and is no new try
                 is_late = came > self._began.get(node.name, 0.0) or (pod is not None and pod.is_leaving)
                 kind = LATE if is_late else NO_CAPACITY if pod is None or pod.is_unscheduled else NO_START
-                trouble = (pod.trouble if pod is not None else refused or "it has no pod")[:LONGEST_TROUBLE]
-                why = f"{self._pause(kind, node.name if is_late else pool, now)}: {node.name}: {trouble}"
+                trouble = (refused.get(pool) or "it has no pod") if pod is None else pod.trouble
+                why = f"{self._pause(kind, node.name if is_late else pool, now)}: {node.name}: {trouble}"[:LONGEST]
                 closed.pool = "" if is_late else why
             closed.nodes[node.name] = why
         closed.nodes |= lifted
@@ -105,17 +103,16 @@ class Starts:
         closed.surplus = {node.name for node in nodes if began < self._came.get(node.name, 0.0) <= until}
         return closed
 
-    def _in_force(self, pool: str, nodes: Sequence[Node], now: float) -> Closed:
-        """What the reasons of nodes say that still holds, as long as nobody has resumed them."""
-        closed, last = Closed(), self._failed.get(pool, 0.0)
-        has_come = any(self._came.get(node.name, 0.0) > last for node in nodes)
-        if has_come := has_come and not any(node.is_coming or has_failed(node) for node in nodes):
+    def _in_force(self, pool: str, nodes: Sequence[Node], now: float, *, is_over: bool) -> Closed:
+        """What the reasons of nodes say that still holds, as long as nobody has resumed them. `is_over`: the pool's."""
+        closed = Closed()
+        if is_over:
             del self._tries[pool]
         for node in nodes:
             if node.is_drained and (found := _PAUSED.match(node.reason)):
                 until, is_late = datetime.fromisoformat(found[2]).timestamp(), found[1] == LATE
                 # One that is too far away was written by a clock that was ahead.
-                if now < until <= now + LONGEST_PAUSES_SECONDS[found[1]] and (is_late or not has_come):
+                if now < until <= now + LONGEST_PAUSES_SECONDS[found[1]] and (is_late or not is_over):
                     closed.nodes[node.name] = node.reason
                     closed.pool = closed.pool if is_late else node.reason
         return closed
@@ -126,8 +123,3 @@ class Starts:
         pause = min(FIRST_PAUSE_SECONDS * 2 ** min(self._tries[of] - 1, 7), LONGEST_PAUSES_SECONDS[kind])
         until = datetime.fromtimestamp(now + pause, UTC)
         return f"{kind}, {self._tries[of]} in vain, again at {until:%Y-%m-%dT%H:%M:%SZ}"
-
-
-def has_failed(node: Node) -> bool:
-    """Whether Slurm has just given it up, as it was not there in time."""
-    return node.is_powered_down and node.is_down and not node.is_drained and TOO_LATE in node.reason

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
+from zlib import crc32
 
 from config.cluster import ClusterConfig
 from config.rules.nodes import HIDDEN
@@ -73,6 +74,7 @@ class ElasticSandbox(KubernetesSandbox):
     def set_pool(self, name: str = "gpu", **changes: Any) -> None:
         """A pool's PodTemplate."""
         said = {"min": 0, "max": self.most, "conf": f"{CONF} Weight=1000", **changes}
+        said["mark"] = f"{crc32(said['conf'].encode()):x}"
         metadata = {"labels": {"slurmstack/pool": name}, "annotations": {SETTINGS: json.dumps(said), TEMPLATE: "0123"}}
         template = {"metadata": {"labels": {"slurmstack/pool": name}}, "spec": {"containers": []}}
         self._put(TEMPLATES, name, metadata=metadata, template=template)

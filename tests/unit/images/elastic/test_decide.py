@@ -8,12 +8,13 @@ Nodes are written as `STATES WORDS: reason`, in the order of their numbers. Word
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any
 
 import pytest
 
 from images.common.slurm_node import PLACED, STAYS_LEAVING, TOPOLOGY_REASON
-from images.common.slurm_records import compress
+from images.common.slurm_records import MARK, compress
 from images.elastic.decide import (  # fmt: skip
     GONE,
     LEAVES,
@@ -24,11 +25,11 @@ from images.elastic.decide import (  # fmt: skip
     View,
     decide,
 )
-from images.elastic.nodes import SLURM, Node, Pod, Pool, marked
+from images.elastic.nodes import SLURM, Node, Pod, Pool
 from images.elastic.starts import Closed, Starts
 
 NOON = 1_800_000_000.0  # Friday, 2027-01-15 08:00 UTC
-POOL = Pool(name="gpu", least=0, most=4, conf="CPUs=2 Feature=gpu", digest="new", uid="u")
+POOL = Pool(name="gpu", least=0, most=4, conf="CPUs=2 Feature=gpu", mark="now", digest="new", uid="u")
 
 AWAITED, OFF = "ALLOCATED+CLOUD+POWERED_DOWN", "IDLE+CLOUD+POWERED_DOWN"
 COMING, UP, BUSY = "MIXED+CLOUD+NOT_RESPONDING+POWERING_UP", "IDLE+CLOUD", "MIXED+CLOUD"
@@ -55,7 +56,7 @@ def read(name: str, written: str, pool: Pool) -> tuple[Node | None, Pod | None]:
     node = Node(
         name=name,
         states=frozenset(states.split("+")),
-        extra=marked("0" if "marked" in words else pool.mark),
+        extra=json.dumps({MARK: "0" if "marked" in words else pool.mark}),
         features=frozenset({"gpu"} if "bare" not in words else ()),
         reason=reason,
         reason_by=SLURM if "by-slurm" in words else "root" if reason else "",
@@ -69,7 +70,7 @@ def seen(*written: str, closed: Closed | None = None, ends: dict[str, float] | N
     found = {f"gpu-{number}": read(f"gpu-{number}", text, pool) for number, text in enumerate(written)}
     nodes = {name: node for name, (node, _) in found.items() if node is not None}
     pods = {name: pod for name, (_, pod) in found.items() if pod is not None}
-    why = closed or Starts().judge("gpu", [*nodes.values()], pods, NOON)
+    why = closed or Starts().judge("gpu", [*nodes.values()], pods=pods, now=NOON, refused={})
     return View(pools={"gpu": pool}, nodes=nodes, pods=pods, now=NOON, closed={"gpu": why}, ends=ends or {})
 
 

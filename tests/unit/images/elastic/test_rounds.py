@@ -15,7 +15,8 @@ import pytest
 from images.common.command import Result
 from images.common.kubernetes import KubeError
 from images.common.slurm_node import ROLLS, STAYS_LEAVING, ControllerUnreachableError
-from images.elastic.nodes import AT_ONCE, Nodes, Pod, Pods, Pool, marked
+from images.common.slurm_records import MARK
+from images.elastic.nodes import AT_ONCE, Nodes, Pod, Pods, Pool
 from images.elastic.program import (
     QUICK_SECONDS,
     ROLLING_SECONDS,
@@ -26,7 +27,7 @@ from images.elastic.program import (
 from images.elastic.rolls import FixedPool
 from tests.fakes.commands import FakeRunner
 
-POOL = Pool(name="gpu", least=0, most=1, conf="CPUs=2", digest="new", uid="u")
+POOL = Pool(name="gpu", least=0, most=1, conf="CPUs=2", mark="now", digest="new", uid="u")
 COMING = "MIXED+CLOUD+POWERING_UP"
 OFF = "IDLE+CLOUD+POWERED_DOWN"
 AWAITED = "ALLOCATED+CLOUD+POWERED_DOWN"
@@ -40,7 +41,7 @@ def node(name: str, states: str, *, mark: str = POOL.mark, reason: str = "") -> 
 def shown(seen: Sequence[Seen]) -> Result:
     """As scontrol prints it."""
     entries = [
-        {"name": name, "state": states.split("+"), "extra": marked(mark), "reason": why}
+        {"name": name, "state": states.split("+"), "extra": json.dumps({MARK: mark}), "reason": why}
         for name, states, mark, why in seen
     ]
     return Result(code=0, stdout=json.dumps({"nodes": entries}))

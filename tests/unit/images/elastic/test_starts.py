@@ -26,7 +26,8 @@ def looks(starts: Starts, *seen: tuple[float, Mapping[str, Node]], pods: Iterabl
     """What the last of some looks finds, each so many seconds after noon."""
     for at, there in seen:
         starts.see(there, NOON + at)
-        found = starts.judge("gpu", [*there.values()], {pod.name: pod for pod in pods}, NOON + at)
+        named = {pod.name: pod for pod in pods}
+        found = starts.judge("gpu", [*there.values()], pods=named, now=NOON + at, refused={})
     return found
 
 

@@ -30,7 +30,7 @@ def test_a_pod_leaves_since_it_was_told_to_and_not_from_when_its_time_is_over() 
 
 
 def template(**more: object) -> dict[str, Any]:
-    said = {"min": 1, "max": 9, "conf": "CPUs=2", **more}
+    said = {"min": 1, "max": 9, "conf": "CPUs=2", "mark": "now", **more}
     annotations = {SETTINGS: json.dumps(said), TEMPLATE: "0123"}
     return {"metadata": {"name": "gpu", "annotations": annotations}, "template": {}}
 
