@@ -14,7 +14,7 @@ from components.backup import Backup, BackupArgs
 from components.clouds.base import CloudResources
 from components.configuration import Configuration, Topology
 from components.controller import Controller, ControllerArgs
-from components.elastic import Elastic, ElasticArgs
+from components.elastic import Elastic
 from components.exporter import Exporter, ExporterArgs
 from components.health import Health, HealthArgs
 from components.image_trial import ImageTrial, ImageTrialArgs
@@ -146,9 +146,7 @@ class SlurmCluster(pulumi.ComponentResource):
             )
         checks = HealthArgs(scope=scope, config=config, secrets=self.secrets, configuration=self.configuration)
         self.health = Health(f"{name}-health", checks, inside) if config.health.enabled else None
-        pools = tuple(pool for pool, settings in config.worker_nodes.items() if settings.is_elastic)
-        elastic = ElasticArgs(scope=scope, secrets=self.secrets, configuration=self.configuration, pools=pools)
-        Elastic(f"{name}-elastic", elastic, inside)
+        Elastic(f"{name}-elastic", scope, self.secrets, self.configuration, opts=inside)
         self.pools = {pool: self._create_pool(pool, settings) for pool, settings in config.worker_nodes.items()}
         self.login = Login(f"{name}-login", scope, self.secrets, self.jail.volume, self.mounts, opts=inside)
         self.rest = self._create_rest(config) if config.rest.enabled else None

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import pulumi
 import pulumi_kubernetes as k8s
+from pulumi_kubernetes.admissionregistration import v1 as api
 
 from components.kit.context import Scope
 from slurm.names import ELASTIC, POOL_LABEL
@@ -27,29 +28,26 @@ _OF_POD: Final = (
     "resourceClaims",
 )  # fmt: skip
 """What a pod has as its template has it. Not what Kubernetes and webhooks may add: tolerations, pull secrets."""
-
 _OF_CONTAINER: Final = (
     "image", "command", "args", "workingDir", "env", "envFrom", "volumeMounts", "volumeDevices", "securityContext",
     "lifecycle", "livenessProbe.?exec", "readinessProbe.?exec", "startupProbe.?exec", "restartPolicy",
 )  # fmt: skip
 """The same of a container. A LimitRange adds to resources."""
-
 _OF_CLAIM: Final = ("storageClassName", "volumeName", "selector", "dataSource", "dataSourceRef")
 """The same of a claim that comes and goes with its pod."""
-
 _DEFAULTS: Final[dict[str, dict[str, Any]]] = {"configMap": {"defaultMode": 420}, "fieldRef": {"apiVersion": "v1"}}
 """What the API server adds to these."""
-
 _POOL: Final = f"metadata.?labels[?'{POOL_LABEL}'].orValue('')"
 
 
-def hold_to_workers(name: str, scope: Scope, pools: Sequence[str]) -> None:
-    """Have the API server refuse `elastic` pods of none of these pools, and the end of others than workers."""
+def hold_to_workers(name: str, scope: Scope) -> None:
+    """Have the API server refuse `elastic` pods of no elastic pool, and the end of others than workers."""
+    pools = _literal([*scope.config.elastic_pools])
     rules = {
-        f"request.operation != 'CREATE' || object.{_POOL} in {_literal([*pools])}": "makes pods of elastic pools",
+        f"request.operation != 'CREATE' || object.{_POOL} in {pools}": "makes pods of elastic pools",
         f"request.operation != 'DELETE' || oldObject.{_POOL} != ''": "ends workers",
     }
-    _policy(name, scope, ELASTIC, rules)
+    _policy(name, scope, rules)
 
 
 def hold_to_template(
@@ -74,25 +72,22 @@ def hold_to_template(
         **{container % f"c.?{field} == t.?{field}": f"{field} of a container" for field in _OF_CONTAINER},
         container % "c.?ports.orValue([]).all(p, !has(p.hostPort))": "hostPort",
     }
-    wanted = pulumi.Output.from_input(template).apply(_wanted)
-    return _policy(name, scope, f"{ELASTIC}.{pool}", rules, after, pool=pool, wanted=wanted)
+    told = {rule: f"makes pods of {pool} as the stack file has them: {what}" for rule, what in rules.items()}
+    pod = api.VariableArgs(name="pod", expression=pulumi.Output.from_input(template).apply(_wanted))
+    return _policy(name, scope, told, pool=pool, variables=[pod], after=after)
 
 
 def digest_of(template: k8s.core.v1.PodTemplateSpecArgs) -> pulumi.Output[str]:
     """Of what was applied: a newer Kubernetes may add to what it has, and no pod is to be made anew for that."""
-
-    def digest(known: k8s.core.v1.PodTemplateSpecArgs) -> str:
-        parts = [_plain(known.metadata), _plain(known.spec)]
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
-
-    return pulumi.Output.from_input(template).apply(digest)
+    wanted = pulumi.Output.from_input(template).apply(_wanted)
+    return wanted.apply(lambda text: hashlib.sha256(text.encode()).hexdigest()[:16])
 
 
 def _wanted(template: k8s.core.v1.PodTemplateSpecArgs) -> str:
     """What pods are compared with, in CEL."""
-    spec, labels = _plain(template.spec), _plain(template.metadata)["labels"]
+    spec, metadata = _plain(template.spec), _plain(template.metadata)
     containers = [*spec["initContainers"], *spec["containers"]]
-    return _literal({"serviceAccountName": "default", **spec, "labels": labels, "containers": containers})
+    return _literal({"serviceAccountName": "default", **spec, **metadata, "containers": containers})
 
 
 def _plain(value: Any, of: str = "") -> Any:
@@ -110,38 +105,30 @@ def _literal(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_literal, value))}]"
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{json.dumps(key)}: dyn({_literal(item)})' for key, item in value.items())}}}"
+        return f"{{{', '.join(f'{json.dumps(key)}: dyn({_literal(value[key])})' for key in sorted(value))}}}"
     return json.dumps(value, ensure_ascii=False)
 
 
 def _policy(
-    name: str,
-    scope: Scope,
-    called: str,
-    rules: Mapping[str, str],
-    after: Sequence[pulumi.Resource] = (),
-    *,
-    pool: str | None = None,
-    wanted: pulumi.Output[str] | None = None,
-) -> pulumi.Resource:
-    """A policy for what `elastic` does with pods, or pods of a pool, in the namespace. `rules`: what is so -> name."""
-    api = k8s.admissionregistration.v1
-    matched, told = {ELASTIC: f"request.userInfo.username == 'system:serviceaccount:{scope.name}:{ELASTIC}'"}, ELASTIC
-    if pool is not None:
-        matched["pool"] = f"request.operation == 'CREATE' && object.{_POOL} == '{pool}'"
-        told = f"{ELASTIC} makes pods of {pool} as the stack file has them:"
+    name: str, scope: Scope, rules: Mapping[str, str], *,
+    pool: str = "", variables: Sequence[api.VariableArgs] = (), after: Sequence[pulumi.Resource] = (),
+) -> pulumi.Resource:  # fmt: skip
+    """A policy for what `elastic` does with pods, or those of a pool, in the namespace. `rules`: what is so -> what."""
+    called = f"{scope.name}-{ELASTIC}"  # shared by all clusters in one Kubernetes
+    who = f"request.userInfo.username == 'system:serviceaccount:{scope.name}:{ELASTIC}'"
+    if pool:
+        called, who = f"{called}.{pool}", f"{who} && request.operation == 'CREATE' && object.{_POOL} == '{pool}'"
     pods = api.NamedRuleWithOperationsArgs(
         api_groups=[""], api_versions=["v1"], resources=["pods"], operations=["CREATE", "DELETE"]
     )
-    # Its name is shared by all clusters in one Kubernetes, so the namespace is in it.
-    metadata = k8s.meta.v1.ObjectMetaArgs(name=f"{scope.name}-{called}", labels=scope.labels(ELASTIC))
+    metadata = k8s.meta.v1.ObjectMetaArgs(name=called, labels=scope.labels(ELASTIC))
     outside = pulumi.ResourceOptions(parent=scope.root, depends_on=[*after])
     policy = api.ValidatingAdmissionPolicySpecArgs(
-        match_conditions=[api.MatchConditionArgs(name=key, expression=rule) for key, rule in matched.items()],
+        match_conditions=[api.MatchConditionArgs(name=ELASTIC, expression=who)],
         match_constraints=api.MatchResourcesArgs(resource_rules=[pods]),
-        variables=None if wanted is None else [api.VariableArgs(name="pod", expression=wanted)],
+        variables=variables or None,
         validations=[
-            api.ValidationArgs(expression=rule, message=f"{told} {what}", reason="Forbidden")
+            api.ValidationArgs(expression=rule, message=f"{ELASTIC} {what}", reason="Forbidden")
             for rule, what in rules.items()
         ],
     )

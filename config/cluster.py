@@ -97,9 +97,9 @@ class ClusterConfig(Section):
         return not self.cloud.is_local if self.protect is None else self.protect
 
     @property
-    def has_elastic_pools(self) -> bool:
-        """Whether Slurm starts and ends nodes of a pool."""
-        return any(pool.is_elastic for pool in self.worker_nodes.values())
+    def elastic_pools(self) -> dict[str, WorkerPool]:
+        """Those whose nodes Slurm starts and ends."""
+        return {name: pool for name, pool in self.worker_nodes.items() if pool.is_elastic}
 
     @property
     def queue_outlives_destroy(self) -> bool:

@@ -88,11 +88,11 @@ ALERTS: Final = (
         f"The {{{{ $labels.reason_kind }}}} has failed on node {_NODE}",
     ),
     Alert(
-        # A pool that pauses tries again by itself.
-        "ElasticPoolSetAside",
-        "slurmstack_elastic_pool_set_aside == 1",
+        # While it tries once more, there is no such figure.
+        "ElasticPoolWithoutNodes",
+        "max_over_time(slurmstack_elastic_pool_failures[1h]) >= 10",
         "1m",
-        "No node of the elastic pool {{ $labels.pool }} came: it starts none until somebody says so",
+        "No node of the elastic pool {{ $labels.pool }} came, {{ $value }} times in a row",
         "critical",
     ),
     Alert(

@@ -11,11 +11,13 @@ from pathlib import Path
 
 import jinja2
 
+from config.base import span_seconds
 from config.cluster import ClusterConfig
 from config.rules.limits import named_resources, weighed_resources
+from config.rules.nodes import HIDDEN
 from config.sections.slurm import Partition, Preemption, folded, merge
 from slurm import names
-from slurm.elastic import POOLS_FILE, devices_of_nodes_that_are_off, elastic_pools, kept_up
+from slurm.elastic import POOLS_FILE, devices_of_nodes_that_are_off, kept_up
 from slurm.sizing import default_memory_per_cpu_mib, has_shards, max_node_count, most_memory_mib
 from slurm.users import identity_files
 
@@ -71,8 +73,8 @@ def render(config: ClusterConfig) -> dict[str, str]:
         files[JOB_SUBMIT] = _job_submit(config)
     if uses_tree(settings_of(files[FILES[0]])):
         files[LABELS_FILE] = "".join(f"{label}\n" for label in config.topology.labels)
-    if pools := elastic_pools(config):
-        files[POOLS_FILE] = "".join(f"{name}\n" for name in pools)
+    if config.elastic_pools:
+        files[POOLS_FILE] = "".join(f"{name}\n" for name in config.elastic_pools)
     if weights := {name: pool.weight for name, pool in config.worker_nodes.items() if pool.weight is not None}:
         files[WEIGHTS_FILE] = "".join(f"{name} {weight}\n" for name, weight in weights.items())
     return files | identity_files(config)
@@ -89,7 +91,8 @@ def slurm_conf(config: ClusterConfig) -> str:
         gpus=any(pool.resources.gpus.count for pool in config.worker_nodes.values()),
         shards=has_shards(config.worker_nodes.values()),
         tree=wants_tree(config),
-        elastic=elastic_pools(config),
+        elastic=config.elastic_pools,
+        hidden=HIDDEN,
         kept_up=kept_up(config),
         enforcement=enforcement(config),
         tracked_resources=tracked_resources(config),
@@ -100,7 +103,7 @@ def slurm_conf(config: ClusterConfig) -> str:
     )
     settings = merge(settings_of(text), config.slurm.settings)
     parameters = _parts(settings["SlurmctldParameters"])
-    needed = [_CONFIGLESS, *(_POWER if elastic_pools(config) else ())]
+    needed = [_CONFIGLESS, *(_POWER if config.elastic_pools else ())]
     if missing := [parameter for parameter in needed if parameter not in parameters]:
         settings["SlurmctldParameters"] = ",".join([*missing, *parameters])
     flags = _parts(settings["DebugFlags"])
@@ -172,13 +175,15 @@ def _template(name: str) -> jinja2.Template:
 @cache
 def _environment() -> jinja2.Environment:
     """Plain text for Slurm's own parser; a name that a template does not know is an error."""
-    return jinja2.Environment(
+    environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         undefined=jinja2.StrictUndefined,
         autoescape=False,  # noqa: S701  plain text for Slurm's own parser, never HTML
         keep_trailing_newline=True,
         trim_blocks=True,
     )
+    environment.filters["seconds"] = span_seconds
+    return environment
 
 
 _DEFAULT_MEMORY = frozenset({"defmempercpu", "defmempernode", "defmempergpu"})

@@ -6,35 +6,18 @@ import hashlib
 import json
 from typing import Final
 
-from config.base import span_seconds
 from config.cluster import ClusterConfig
-from config.rules.nodes import HIDDEN
 from config.sections.workers import MAX_POOL_SIZE, WorkerPool
 from slurm.sizing import node_conf
 
-POOLS_FILE: Final = "elastic.pools"
-"""Names of elastic pools, one a line, for await-nodes (images/elastic/native)."""
-WEIGHT: Final = 1000
-"""Of elastic nodes without another one; others have 1. Slurm takes nodes of a small weight first."""
-
-
-def elastic_pools(config: ClusterConfig) -> dict[str, dict[str, str | int]]:
-    """Name -> what slurm.conf has of a pool; times in seconds. In the order of the stack file."""
-    return {
-        name: {
-            "partition": HIDDEN + name,
-            "idle_timeout": span_seconds(pool.idle_timeout),
-            "resume_timeout": span_seconds(pool.resume_timeout),
-        }
-        for name, pool in config.worker_nodes.items()
-        if pool.is_elastic
-    }
+POOLS_FILE: Final = "elastic.pools"  # their names, one a line, for await-nodes (images/elastic/native)
+WEIGHT: Final = 1000  # of nodes without another one; fixed ones have 1. Slurm takes those of a small weight first
 
 
 def kept_up(config: ClusterConfig) -> str:
     """`SuspendExcNodes`: how many nodes of which pools stay without jobs."""
-    kept = [(name, pool) for name, pool in config.worker_nodes.items() if pool.is_elastic and pool.least]
-    return ",".join(f"{name}-[0-{pool.most - 1}]:{pool.least}" for name, pool in kept)
+    pools = config.elastic_pools.items()
+    return ",".join(f"{name}-[0-{pool.most - 1}]:{pool.least}" for name, pool in pools if pool.least)
 
 
 def devices_of_nodes_that_are_off(config: ClusterConfig) -> list[str]:
@@ -44,9 +27,9 @@ def devices_of_nodes_that_are_off(config: ClusterConfig) -> list[str]:
     (images/worker/gres.py). For as many nodes as a pool may ever have: a size changes nothing here.
     """
     lines = []
-    for name, pool in config.worker_nodes.items():
+    for name, pool in config.elastic_pools.items():
         first = 0
-        for kind, count in pool.gpu_kinds.items() if pool.is_elastic else ():
+        for kind, count in pool.gpu_kinds.items():
             typed, files = f" Type={kind}" if kind else "", f"File=/dev/gpu[{first}-{first + count - 1}]"
             lines.append(f"NodeName={name}-[0-{MAX_POOL_SIZE - 1}] Name=gpu{typed} {files}")
             first += count
@@ -63,5 +46,6 @@ def _conf(name: str, pool: WorkerPool) -> str:
 
 
 def settings(name: str, pool: WorkerPool) -> str:
-    """What the program `elastic` is told of a pool (images/elastic/view.py)."""
-    return json.dumps({"min": pool.least, "max": pool.most, "conf": _conf(name, pool)}, sort_keys=True)
+    """What the program `elastic` is told of a pool (images/elastic/nodes.py)."""
+    told = {"min": pool.least, "max": pool.most, "conf": _conf(name, pool), "mark": mark(name, pool)}
+    return json.dumps(told, sort_keys=True)

@@ -116,7 +116,7 @@ def links(config: ClusterConfig) -> tuple[Link, ...]:
         BACKUP: config.backup is not None,
     }
     found = tuple(link for link in _LINKS if there.get(link.source, True) and there.get(link.target, True))
-    return (*found, *((Link(CONTROLLER, ELASTIC, ELASTIC_PORT),) if config.has_elastic_pools else ()))
+    return (*found, *((Link(CONTROLLER, ELASTIC, ELASTIC_PORT),) if config.elastic_pools else ()))
 
 
 def outside(config: ClusterConfig) -> dict[str, tuple[Destination, ...]]:

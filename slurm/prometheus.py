@@ -114,7 +114,7 @@ def _job(name: str, more: Mapping[str, Any]) -> dict[str, Any]:
 def _workers(config: ClusterConfig) -> dict[str, Any]:
     """Those of elastic pools come and go, and who is up now the exporter tells."""
     found: dict[str, Any] = {"file_sd_configs": [{"files": [f"{TARGETS_DIR}/{TARGETS_FILE}"]}]}
-    if config.has_elastic_pools:
+    if config.elastic_pools:
         found["http_sd_configs"] = [
             {"url": f"http://{EXPORTER}:{EXPORTER_PORT}/targets", "refresh_interval": READ_EVERY}
         ]

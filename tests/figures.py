@@ -16,7 +16,7 @@ SLURMS: Final = frozenset((
 ask for, and no more. docs/metrics.md says what each means."""
 
 OURS: Final = frozenset((
-    "slurmstack_configuration_refused", "slurmstack_elastic_pool_set_aside", "slurmstack_exporter_up",
+    "slurmstack_configuration_refused", "slurmstack_elastic_pool_failures", "slurmstack_exporter_up",
     "slurmstack_job_requeues_max", "slurmstack_job_wait_seconds_max", "slurmstack_node_down",
     "slurmstack_node_drained", "slurmstack_slurmctld_up", "slurmstack_slurmdbd_up", "slurmstack_volume_free_bytes",
     "slurmstack_volume_size_bytes",

@@ -268,7 +268,7 @@ def _is_whole(config: ClusterConfig, pods: Sequence[Pod]) -> bool:
     A pool's leaving node may wait for jobs for days. Nodes of elastic pools come and go as they should. One of a
     Deployment that leaves may have another one in its place already.
     """
-    elastic = {name for name, pool in config.worker_nodes.items() if pool.is_elastic}
+    elastic = config.elastic_pools
     return all(
         pod.pool in elastic or (pod.ready and (not pod.leaves or pod.owner_kind != "StatefulSet" or pod.pool != ""))
         for pod in pods

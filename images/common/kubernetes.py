@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Generic, Self, TypeVar
 from urllib.parse import urlencode
@@ -38,6 +39,11 @@ Object = Mapping[str, Any]
 RETRY_SECONDS: Final = 5.0
 
 Value = TypeVar("Value")
+
+
+def time_of(text: str | None) -> float:
+    """A time as Kubernetes writes it, in seconds since 1970; 0 where there is none."""
+    return datetime.fromisoformat(text).timestamp() if text else 0.0
 
 
 def own_namespace(env: Mapping[str, str] = os.environ) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from images.common.command import NO_PROGRAM, TIMED_OUT, Result, Runner, run
@@ -38,9 +38,8 @@ ELASTIC_PARTITION: Final = "elastic-"
 NO_CAPACITY: Final = f"{ELASTIC} no capacity"
 NO_START: Final = f"{ELASTIC} no node comes"
 LATE: Final = f"{ELASTIC} did not come"
-SET_ASIDE: Final = f"{ELASTIC} set aside"
-"""Drains of what is off: of a pool without machines, or whose nodes do not come for another reason, of one node that
-did not, and of a pool until an administrator resumes it (images/elastic/starts.py)."""
+"""Drains of what is off: of a pool without machines, or whose nodes do not come for another reason, and of one node
+that did not (images/elastic/starts.py). How often in a row follows: `, 3 in vain`."""
 
 HELD_BACK: Final = f"{ELASTIC} held back"
 """Drains of a node that is off and stays so for a while (images/elastic/decide.py)."""
@@ -156,6 +155,25 @@ def is_ours(record: NodeRecord) -> bool:
     return record.reason.startswith(LEAVING_REASON) or record.reason == TOPOLOGY_REASON
 
 
+class Commands:
+    """Slurm's commands, for a time each."""
+
+    def __init__(self, runner: Runner, timeout: float, env: Mapping[str, str]) -> None:
+        """`env`: what they get besides this program's own environment."""
+        self._runner, self._timeout, self._env = runner, timeout, {**os.environ, **env}
+
+    def run(self, *argv: str) -> Result:
+        """A command and how it ended."""
+        return self._runner(argv, timeout=self._timeout, env=self._env)
+
+    def answer(self, *argv: str) -> str:
+        """What a question gave. Raises ControllerUnreachableError."""
+        result = self.run(*argv)
+        if not result.ok:
+            raise ControllerUnreachableError(result.message)
+        return result.stdout
+
+
 @dataclass
 class Node:
     """The node record of one name."""
@@ -166,16 +184,14 @@ class Node:
     """HOST:PORT to fetch Slurm's configuration from, before slurmd has fetched it for all programs of the pod."""
 
     timeout: float = 10.0
-    _env: dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._env = dict(os.environ)
-        if self.controller:
-            self._env["SLURM_CONF_SERVER"] = self.controller
+        server = {"SLURM_CONF_SERVER": self.controller} if self.controller else {}
+        self._slurm = Commands(self.runner, self.timeout, server)
 
     def record(self) -> NodeRecord | None:
         """The record, or None when Slurm has none of this name. Raises ControllerUnreachableError."""
-        result = self._run("scontrol", "show", "node", self.name, "--json")
+        result = self._slurm.run("scontrol", "show", "node", self.name, "--json")
         try:
             records = node_records(result.stdout, NodeRecord)
         except NotUnderstoodError:
@@ -205,7 +221,7 @@ class Node:
         return frozenset(job.partition("+")[0] for job in jobs)  # 7+1: a part of job 7
 
     def _jobs(self, states: str) -> list[str]:
-        result = self._run("squeue", "--noheader", f"--states={states}", f"--nodelist={self.name}", "--format=%i")
+        result = self._slurm.run("squeue", "--noheader", f"--states={states}", f"--nodelist={self.name}", "--format=%i")
         if not result.ok and not any(text in result.stderr for text in UNKNOWN_NODE):
             raise ControllerUnreachableError(result.message)
         return result.stdout.split() if result.ok else []
@@ -215,21 +231,15 @@ class Node:
 
         By itself Slurm would have jobs run once more that have ended, or were cancelled, meanwhile.
         """
-        return self._run("scontrol", "requeue", "incomplete", ",".join(sorted(jobs)))
+        return self._slurm.run("scontrol", "requeue", "incomplete", ",".join(sorted(jobs)))
 
     def is_wanted(self) -> bool:
         """Whether a pending job asks for this node by name. Raises ControllerUnreachableError."""
-        return self.name in wanted_nodes(self._answer(*WANTED_NODES))
+        return self.name in wanted_nodes(self._slurm.answer(*WANTED_NODES))
 
     def has_switch_tree(self) -> bool:
         """Whether slurmctld uses one. Raises ControllerUnreachableError."""
-        return shows_switch_tree(self._answer("scontrol", "show", "config"))
-
-    def _answer(self, *argv: str) -> str:
-        result = self._run(*argv)
-        if not result.ok:
-            raise ControllerUnreachableError(result.message)
-        return result.stdout
+        return shows_switch_tree(self._slurm.answer("scontrol", "show", "config"))
 
     def drain(self) -> Result:
         """Let no new job start on it; running ones go on."""
@@ -249,10 +259,7 @@ class Node:
 
     def delete(self) -> Result:
         """Remove the record. Slurm refuses while a job or a reservation has it."""
-        return self._run("scontrol", "delete", f"nodename={self.name}")
+        return self._slurm.run("scontrol", "delete", f"nodename={self.name}")
 
     def _update(self, *changes: str) -> Result:
-        return self._run("scontrol", "update", f"nodename={self.name}", *changes)
-
-    def _run(self, *argv: str) -> Result:
-        return self.runner(argv, timeout=self.timeout, env=self._env)
+        return self._slurm.run("scontrol", "update", f"nodename={self.name}", *changes)

@@ -182,12 +182,21 @@ class NodeRecord:
     """Whether Slurm starts and ends it, as those of elastic pools."""
     is_busy = Has("ALLOCATED", "MIXED", "COMPLETING")
     """Whether it has jobs. Suspended ones do not show."""
+    is_down = Has("DOWN")
+    """Whether Slurm has given it up."""
+    is_off = Has("POWERED_DOWN", "POWERING_DOWN")
+    """Whether it is to have no pod."""
     is_powered_down = Has("POWERED_DOWN")
     """Whether it is off, and Slurm may start it."""
     is_coming = Has("POWERING_UP")
     """Whether Slurm has started it, and waits for it to register."""
     is_silent = Has("NOT_RESPONDING")
     """Whether slurmctld thinks that it does not answer."""
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it has registered, and jobs can run on it."""
+        return not (self.is_off or self.is_coming or self.is_down)
 
     @property
     def mark(self) -> str:

@@ -13,9 +13,9 @@ orphan      a pod without a record, or of a node that the stack no longer has: i
 outdated    a pod of an older template, or a record of an older configuration: made anew when no job is on it
 leaving     a record that the stack no longer has: powered down after its jobs, then deleted
 
-Nodes that are off are drained while their last pod does not go, and while their pool waits (`starts.py`), with a reason
-that says why: so jobs that need more nodes wait, and are not refused. No others of our drains stand. Nodes that are up
-and not to stay are powered down, each after its jobs; where less than `min` are up, more are powered up.
+Nodes that are off are drained while their last pod does not go, and while their pool waits (`starts.py`): so jobs that
+need more nodes wait, and are not refused. No others of our drains stand. Nodes that are up and not to stay are powered
+down, each after its jobs; where less than `min` are up, more are powered up.
 """
 
 from __future__ import annotations
@@ -26,19 +26,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from images.common.slurm_node import ELASTIC, STAYS_LEAVING, waits_for_topology
+from images.elastic.nodes import SLURM, Node, Pod, Pool, share
 from images.elastic.starts import Closed
-from images.elastic.view import SLURM, Node, Pod, Pool, share
 
 GONE: Final = f"{ELASTIC} its pod is gone"
 LEAVES: Final = f"{ELASTIC} leaves the pool"
 OUTDATED: Final = f"{ELASTIC} gets a new pod"
 SURPLUS: Final = f"{ELASTIC} others of its job did not come"
-
-RETRY_SECONDS: Final = 20.0
-"""From one pod of a node that comes to the next one, where pods fail at once."""
-STUCK_SECONDS: Final = 60.0
-"""How long a pod of a node that is off may take to go. Most are gone after a few seconds; the others' machine is dead,
-or its kubelet, and nobody has told Kubernetes."""
+RETRY_SECONDS: Final = 20.0  # from one pod of a node that comes to the next one, where pods fail at once
+STUCK_SECONDS: Final = 60.0  # that a pod of a node that is off may take to go: else its machine or kubelet is dead
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,13 +45,8 @@ class View:
     nodes: Mapping[str, Node]
     pods: Mapping[str, Pod]
     now: float  # seconds since 1970, as all times here
-    closed: dict[str, Closed] = field(default_factory=dict)  # what starts in vain mean, by pool
-    ends: Mapping[str, float] = field(default_factory=dict)
-    """When a node's jobs end at the latest, where that decides who gets a new pod."""
-
-    def nodes_of(self, pool: Pool) -> list[Node]:
-        """Those of a pool's nodes that have records, and that Slurm starts and ends."""
-        return [self.nodes[name] for name in pool.nodes() if name in self.nodes and self.nodes[name].is_cloud]
+    closed: Mapping[str, Closed] = field(default_factory=dict)  # what starts in vain mean, by pool
+    ends: Mapping[str, float] = field(default_factory=dict)  # of nodes' jobs, where that decides who gets a new pod
 
 
 @dataclass(kw_only=True)
@@ -80,7 +71,7 @@ def decide(view: View) -> Plan:
         wanted.update(pool.nodes())
         for name in pool.nodes():
             _about(plan, view, pool, name)
-        nodes = view.nodes_of(pool)
+        nodes = pool.of(view.nodes)
         _open_and_close(plan, view, pool, nodes)
         _keep_enough(plan, pool, nodes, _power_down(plan, view, pool, nodes))
     for node in view.nodes.values():
@@ -132,7 +123,7 @@ def _about_one_that_is_off(plan: Plan, pool: Pool, node: Node, pod: Pod | None) 
 def _about_one_without_a_pod(plan: Plan, node: Node) -> None:
     if node.is_others and not node.goes_down:
         # Powered down it would lose its drain (power_save.c): it stays as it is until somebody resumes it.
-        if not node.is_down and not node.is_idle:
+        if node.is_busy and not node.is_down:
             plan.add(node.name, "down", node.reason)
     elif not node.is_down:
         plan.add(node.name, "down", GONE)
@@ -193,12 +184,12 @@ def _outdated(view: View, pool: Pool, nodes: Iterable[Node]) -> Iterable[Node]:
     # Where nodes do not come with their new pods, those that there are go on.
     allowed = 0 if view.closed[pool.name].nodes else max(0, share(pool.max_unavailable, machines) - moving)
     ready = [node for node in old.values() if not (node.is_coming or node.is_others or node.goes_down)]
-    ready.sort(key=lambda node: (not node.is_idle, view.ends.get(node.name, math.inf)))
+    ready.sort(key=lambda node: (node.is_busy, view.ends.get(node.name, math.inf)))
     yield from ready[:allowed]
     for node, _ in pairs:
         # With older resources than its pod's, Slurm may not take it back (INVALID_REG): only made anew it is of use.
         is_refused = node.is_others and node.reason_by == SLURM and node.mark != pool.mark
-        if is_refused and node.is_idle and node.is_up and not node.goes_down:
+        if is_refused and node.is_up and not node.is_busy and not node.goes_down:
             yield node
 
 
@@ -226,6 +217,6 @@ def _take_out(plan: Plan, view: View, node: Node) -> None:
             if node.has_nothing and not node.is_drained:  # a job that asks for it by name may keep its record
                 plan.add(node.name, "drain", LEAVES)
     elif pod is None:
-        plan.add(node.name, "power_down" if node.is_down or (node.is_coming and node.is_idle) else "down", GONE)
+        plan.add(node.name, "power_down" if node.is_down or (node.is_coming and not node.is_busy) else "down", GONE)
     elif not node.goes_down:
         plan.add(node.name, "power_down_asap", LEAVES)

@@ -15,41 +15,32 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn
 
 from images.common.http_server import Answer, start_server
 from images.common.kubernetes import WORKER_PODS, Follower, Kube, Object, own_namespace
 from images.common.process import RefusedError, end_with_threads, program
-from images.common.slurm_node import ROLLS, ControllerUnreachableError, waits_for_topology
+from images.common.slurm_node import ROLLS, WANTED_NODES, ControllerUnreachableError, waits_for_topology, wanted_nodes
 from images.common.slurm_records import NotUnderstoodError, expand
 from images.common.wait import Clock, Reminder
 from images.elastic.decide import Plan, View, decide
-from images.elastic.nodes import TIMEOUT_SECONDS, Nodes, Pods
+from images.elastic.nodes import TIMEOUT_SECONDS, Node, Nodes, Pod, Pods, Pool, pod_of, pool_of
 from images.elastic.rolls import FixedPool, drained_for_it, fixed_pool_of, is_needed, roll
 from images.elastic.starts import Starts
-from images.elastic.view import LONGEST_TROUBLE, Node, Pod, Pool, pod_of, pool_of
 
-QUICK_SECONDS: Final = 0.5
-"""Between two looks at least, whoever asks for one; and while nodes come, as jobs wait for the one that sees them."""
-SHARE: Final = 2.0
-"""Where it takes long to see thousands of nodes, this many times as long passes until they are looked at again."""
-ROLLING_SECONDS: Final = 2.0
-"""While nodes of fixed pools are waited for, or slurmctld or the API server is."""
-USUAL_SECONDS: Final = 10.0
-"""While nothing happens. Who starts or ends nodes has us look at once."""
-LONGEST_REFUSAL_SECONDS: Final = 30.0
-"""Between two tries of what is refused (a quota, an admission, a record that Slurm does not let go)."""
+QUICK_SECONDS: Final = 0.5  # between two looks at least, whoever asks for one; and while jobs wait for nodes that come
+SHARE: Final = 2.0  # where a look takes long, with thousands of nodes: so many times as long passes until the next
+ROLLING_SECONDS: Final = 2.0  # while nodes of fixed pools are waited for, or slurmctld or the API server is
+USUAL_SECONDS: Final = 10.0  # while nothing happens: who starts or ends nodes has us look at once
+LONGEST_REFUSAL_SECONDS: Final = 30.0  # between two tries of what is refused: a quota, an admission, a record in use
 PORT: Final = 8818
-SILENT_SECONDS: Final = 2 * TIMEOUT_SECONDS
-"""Jobs wait for so long without a look. One in which slurmctld or Kubernetes is slow takes less."""
+SILENT_SECONDS: Final = 2 * TIMEOUT_SECONDS  # jobs wait without a look: one in which slurmctld is slow takes less
 ORDER: Final = {"drain": 1, "down": 1, "delete": 2, "renew": 2, "create": 4, "place": 4, "start": 5}
 """In which things are done; other changes of nodes are 3. Records are made anew before a drain is lifted, as they may
 have other CPUs, memory and GPUs. Pods come last, for which Kubernetes may take long."""
 MOST_WAITING: Final = 500
 """Jobs that are told at once when their nodes are there. One beyond them starts when Slurm itself looks, up to half a
 minute later: an array of thousands on a few nodes must not take thousands of threads."""
-
-Value = TypeVar("Value")
 
 
 @dataclass
@@ -107,7 +98,7 @@ class Rounds:
 
     nodes: Nodes
     pods: Pods
-    pools: Callable[[], Mapping[str, Pool]]
+    pools: Callable[[], Mapping[str, Pool | None]]
     sets: Callable[[], Mapping[str, FixedPool | None]]
     there: Callable[[], Mapping[str, Pod]]
     synced: Callable[[], bool]
@@ -115,8 +106,8 @@ class Rounds:
     ready: Ready
     now: Callable[[], float] = time.time
     steady: Callable[[], float] = time.monotonic  # on a clock that nobody sets
+    # What is not tried again yet: until when, after which pause, and why.
     _refused: dict[tuple[str, str], tuple[float, float, str]] = field(default_factory=dict)
-    """What is not tried again yet: until when, after which pause, and why."""
     _owes: bool = True  # nodes may be drained for their new pods, of which only Slurm knows
     _starts: Starts = field(default_factory=Starts)
 
@@ -136,10 +127,7 @@ class Rounds:
             wake.wait(pause - rest)
 
     def look(self) -> tuple[float, float]:
-        """One look; seconds until the next one at the earliest, and where nobody asks.
-
-        Raises ControllerUnreachableError, NotUnderstoodError.
-        """
+        """One look; seconds until the next one at the earliest, and where nobody asks. Raises as `Nodes.read`."""
         if self.synced() and not (self.pools() or self._owes or is_needed(self.sets(), self.there())):
             return QUICK_SECONDS, USUAL_SECONDS
         began = self.steady()
@@ -150,44 +138,40 @@ class Rounds:
             return rest, max(rest, ROLLING_SECONDS)
         # Only now: before Kubernetes has told all, it would look as if there were no pools.
         now, sets, known, pods = self.now(), self.sets(), self.pools(), self.there()
-        unread = {name for name, pool in known.items() if not pool.is_understood}
+        unread = {name for name, pool in known.items() if pool is None}
         nodes = {name: node for name, node in nodes.items() if name.rpartition("-")[0] not in unread}
         pods = {name: pod for name, pod in pods.items() if pod.pool not in unread}
-        pools = {name: pool for name, pool in known.items() if name not in unread}
+        pools = {name: pool for name, pool in known.items() if pool is not None}
         rolling = is_needed(sets, pods)
         old = any(pod.pool in pools and pod.digest not in {"", pools[pod.pool].digest} for pod in pods.values())
         self._starts.see(nodes, now)
+        refused = {of: refusal for (what, of), (_, _, refusal) in self._refused.items() if what == "start"}
+        judge = partial(self._starts.judge, pods=pods, now=now, refused=refused)
+        closed = {name: judge(name, pool.of(nodes)) for name, pool in pools.items()}
         ends = self.nodes.ends() if rolling or old else {}
-        view = View(pools=pools, nodes=nodes, pods=pods, now=now, ends=ends)
-        plan = self._elastic_plan(view) if known else Plan()
+        view = View(pools=pools, nodes=nodes, pods=pods, now=now, closed=closed, ends=ends)
+        plan = decide(view)
         for fixed in sets.values():
             if fixed is not None:
                 roll(plan, view, fixed)
         self._owes = rolling or any(drained_for_it(node) for node in nodes.values())
         moves = any(node.is_coming or node.goes_down or waits_for_topology(node) for node in nodes.values())
-        hurries = self._do(plan, pools) or (bool(known) and moves)
+        hurries = self._do(plan, pools) or moves
         return rest, max(rest, 0.0 if hurries else ROLLING_SECONDS if self._owes else USUAL_SECONDS)
-
-    def _elastic_plan(self, view: View) -> Plan:
-        for name, pool in view.pools.items():
-            refused = self._refused.get(("start", name), (0.0, 0.0, ""))[2][:LONGEST_TROUBLE]
-            view.closed[name] = self._starts.judge(name, view.nodes_of(pool), view.pods, view.now, refused=refused)
-        return decide(view)
 
     def _do(self, plan: Plan, pools: Mapping[str, Pool]) -> bool:
         """Whether anything was done."""
         kinds = {what for what, _ in plan.todo}
         now = self.nodes.read() if "drain" in kinds else {}
         there = self.pods.there() if "down" in kinds else None
-        wanted = self.nodes.wanted() if kinds & {"delete", "renew"} else frozenset()
+        wanted = wanted_nodes(self.nodes.answer(*WANTED_NODES)) if kinds & {"delete", "renew"} else frozenset()
         done, gone = False, set[str]()
 
         def is_right(what: str, of: str, name: str) -> bool:
             """At this very moment, of what would end jobs."""
             if what == "drain" and of == ROLLS:  # who has drained one meanwhile had a reason
                 return name in now and not (now[name].is_drained or now[name].is_down)
-            # Slurm gives back or ends the jobs of one that has got some, and is not up yet (node_mgr.c).
-            if what == "drain":
+            if what == "drain":  # else Slurm gives back or ends the jobs that it has got meanwhile (node_mgr.c)
                 return name in now and now[name].has_nothing
             if what == "down":
                 return there is not None and name not in there
@@ -207,7 +191,7 @@ class Rounds:
     def _step(self, what: str, of: str, names: list[str], pools: Mapping[str, Pool]) -> str:
         if make := {"create": self.nodes.create, "place": self.nodes.place, "start": self.pods.start}.get(what):
             return make(pools[of], names)
-        return self.nodes.delete(names) if what == "delete" else self.nodes.update(names, what, of)
+        return self.nodes.change(names, what, of)
 
     def _try(self, what: str, of: str, do: Callable[[], str]) -> bool:
         """Do what tells why it is refused; where it is, again after one second, two, four, at last thirty."""
@@ -234,18 +218,17 @@ def main() -> int:
             raise RefusedError("there is no Kubernetes around this program")
         wake = threading.Event()
 
-        def follow(path: str, extract: Callable[[Object], Value]) -> Follower[Value]:
+        def follow(path: str, extract: Callable[[Object], Any]) -> Follower[Any]:
             return Follower(kube, path, extract, log, selector=WORKER_PODS, changed=lambda _: wake.set())
 
         pods = follow(kube.path("pods"), pod_of)
         sets = follow(f"/apis/apps/v1/namespaces/{kube.namespace}/statefulsets", fixed_pool_of)
         pools = follow(kube.path("podtemplates"), partial(pool_of, log=log))
-        followed: list[Follower[Any]] = [pods, sets, pools]
         rounds = Rounds(
             nodes=Nodes(log), pods=Pods(kube, log), pools=pools.values, sets=sets.values, there=pods.values,
-            synced=lambda: all(one.synced for one in followed), log=log, ready=Ready(wake.set),
+            synced=lambda: pods.synced and sets.synced and pools.synced, log=log, ready=Ready(wake.set),
         )  # fmt: skip
-        for one in followed:
+        for one in (pods, sets, pools):
             one.start()
         start_server(rounds.ready.answer, PORT)
         rounds.keep_looking(wake)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from images.common.kubernetes import Object
 from images.common.slurm_node import ROLLS
 from images.elastic.decide import Plan, View
-from images.elastic.view import MAX_UNAVAILABLE, Node, Pod, share
+from images.elastic.nodes import MAX_UNAVAILABLE, Node, Pod, share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,15 +78,15 @@ def roll(plan: Plan, view: View, pool: FixedPool) -> None:
         node, number = nodes.get(name), int(name.rpartition("-")[2])
         if node is None or node.is_down:
             return False, False, False, 0.0, number
-        end = 0.0 if node.is_idle else ends.get(name, math.inf)
-        return not node.is_idle, node.is_planned, not drained_for_it(node), end, number
+        end = ends.get(name, math.inf) if node.is_busy else 0.0
+        return node.is_busy, node.is_planned, not drained_for_it(node), end, number
 
     chosen = [*broken, *sorted(old.keys() - set(broken), key=turn)[: max(0, allowed)]]
     for name in chosen:
         node = nodes.get(name)
         if node is not None and not (node.is_drained or node.is_down):
             plan.add(name, "drain", ROLLS)
-        elif node is None or node.is_down or node.is_idle:
+        elif node is None or node.is_down or not node.is_busy:
             plan.end[name] = old[name]
     for name in pool.nodes():  # a pod that leaves, or comes, lifts the drain itself
         node, pod = nodes.get(name), pods.get(name)

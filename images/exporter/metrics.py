@@ -6,6 +6,7 @@ the name says, an array counts with its tasks while it waits. `slurmstack_*` are
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
@@ -14,9 +15,10 @@ from typing import Any, Final
 
 from images.common.health.report import parse
 from images.common.slurm_jobs import RUNNING, Job
-from images.common.slurm_node import ELASTIC, ROLLS, SET_ASIDE
+from images.common.slurm_node import ELASTIC, NO_CAPACITY, NO_START, ROLLS
 from images.common.slurm_records import NodeRecord, number_of
 
+_IN_VAIN: Final = re.compile(rf"(?:{NO_CAPACITY}|{NO_START}), (\d+) in vain")
 _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
@@ -156,17 +158,17 @@ def _put_requeues(metrics: Metrics, jobs: Iterable[Job]) -> None:
 def put_closed(metrics: Metrics, nodes: Iterable[NodeRecord]) -> None:
     """Which nodes are drained, and for what, and which are down; Slurm's own metrics only count them.
 
-    That a node waits for its new pod is nothing to mend, and what Slurm gave up and ended is started again. An elastic
-    pool is set aside where none of its nodes came (images/elastic/starts.py), and waits for a person.
+    That a node waits for its new pod is nothing to mend, and what Slurm gave up and ended is started again; how often
+    in a row none of an elastic pool came, its reason says (images/elastic/starts.py).
     """
     for node in nodes:
         is_drained = "DRAIN" in node.states
         if is_drained and not node.reason.startswith((ELASTIC, ROLLS)):
             labels = {"reason_kind": _kind_of(node.reason, node.reason_by), "check": parse(node.reason) or ""}
             metrics.put("slurmstack_node_drained", 1, node=node.name, **labels)
-        if is_drained and node.reason.startswith(SET_ASIDE):
-            metrics.put("slurmstack_elastic_pool_set_aside", 1, pool=node.name.rpartition("-")[0])
-        if "DOWN" in node.states and not node.is_powered_down:
+        if is_drained and (found := _IN_VAIN.match(node.reason)):
+            metrics.put("slurmstack_elastic_pool_failures", int(found[1]), pool=node.name.rpartition("-")[0])
+        if node.is_down and not node.is_powered_down:
             metrics.put("slurmstack_node_down", 1, node=node.name)
 
 

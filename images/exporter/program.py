@@ -45,9 +45,6 @@ without which nothing is known of the others. `scheduler`: the least that slurmc
 _DAEMON_OF: Final = {"scheduler": "slurmctld", "slurmdbd": "slurmdbd"}
 """Source -> the daemon that is up where it answers."""
 
-_OFF: Final = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "DOWN"})
-"""States of a node of an elastic pool whose pod is not to be there, or has not been yet."""
-
 QUESTION_SECONDS: Final = 25.0
 """For one command of Slurm's. An overloaded slurmctld lets them wait and say nothing until then."""
 
@@ -183,7 +180,7 @@ class Rounds:
             case "nodes":
                 nodes = sources.nodes()
                 put_nodes(metrics, nodes)
-                self.elastic = [node.name for node in nodes if node.is_cloud and not node.states & _OFF]
+                self.elastic = [node.name for node in nodes if node.is_cloud and node.is_up]
             case "configuration":
                 found = sources.configuration()
                 metrics.put("slurmstack_configuration_refused", found["refused"] or 0)

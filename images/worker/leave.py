@@ -44,8 +44,6 @@ COMMAND_TIMEOUT_SECONDS: Final = 5.0
 AT_ONCE: Final = 20
 """Jobs that are put back by one command, which asks slurmctld for one after the other."""
 
-_ENDED: Final = frozenset({"POWERED_DOWN", "POWERING_DOWN"})
-
 
 class Ending(Enum):
     """How leaving ended."""
@@ -135,7 +133,7 @@ class Leaving:
 
     def _leave_elastic_pool(self, record: NodeRecord) -> Ending | None:
         """The record stays: Slurm may start the node again. Where it was not Slurm that ended it, Slurm is told."""
-        if record.states & _ENDED:
+        if record.is_off:
             return Ending.ENDED_BY_SLURM
         if "POWER_DOWN" not in record.states:
             if record.is_drained and not is_ours(record):

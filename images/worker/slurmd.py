@@ -119,7 +119,7 @@ def lift_own_drain(
     read; Slurm's commands read those of all nodes for it, which a thousand workers that start do not ask for twice.
     `keep_waiting`: one that waits for its place in the switch tree goes on waiting.
     """
-    if record is None or not (record.is_drained or "DOWN" in record.states):
+    if record is None or not (record.is_drained or record.is_down):
         return
     if not is_ours(record):
         log(f"node {node.name} stays {'+'.join(sorted(record.states))}: {record.reason or 'no reason given'}")

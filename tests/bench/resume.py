@@ -66,9 +66,9 @@ class ResumeSandbox(ElasticSandbox):
         path = "/opt/counted:/usr/bin:/bin"
         self.controller.start_program("elastic", {**ENVIRONMENT, **self.controller.slurm_env, "PATH": path})
 
-    def set_pool(self, **changes: Any) -> None:
+    def set_pool(self, name: str = "gpu", **changes: Any) -> None:
         ports = f"Port=[{FIRST_PORT}-{FIRST_PORT + self.most - 1}]"
-        super().set_pool(**{"conf": f"{CONF} Weight=1000 {ports}", **changes})
+        super().set_pool(name, **{"conf": f"{CONF} Weight=1000 {ports}", **changes})
 
     def are_off(self) -> bool:
         """Whether all records are there, and have been powered down once, as `elastic` does with new ones."""

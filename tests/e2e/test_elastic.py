@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from cli.kubectl.client import Kubectl
-from images.elastic.nodes import manifest
-from images.elastic.view import pool_of
+from images.elastic.nodes import manifest, pool_of
 from tests.e2e.asking_doctor import first
 from tests.e2e.conftest import ENGINES, keep_state
 from tests.e2e.harness import SlurmOnKubernetes, make_key, slurmstack, wait_until
@@ -200,6 +199,10 @@ NO_POD_OF_THE_POOL: dict[str, Callable[[Any], Any]] = {
     "the jail in place of programs": mounted("/usr/libexec/slurmstack"),
     "the machine's processes": spec(hostPID=True),
     "the machine's network": spec(hostNetwork=True),
+    "users of its own": spec(hostUsers=False),
+    "one room for all processes": spec(shareProcessNamespace=True),
+    "a device by name": spec(resourceClaims=[{"name": "gpu", "resourceClaimName": "other"}]),
+    "another controller": spec(hostAliases=[{"ip": "192.0.2.1", "hostnames": ["controller-0"]}]),
     "a port of the machine": container(ports=[{"containerPort": 6818, "hostPort": 6818}]),
     "a machine by name": spec(nodeName="node-0"),
     "another name server": spec(dnsConfig={"nameservers": ["192.0.2.1"]}),
@@ -207,7 +210,10 @@ NO_POD_OF_THE_POOL: dict[str, Callable[[Any], Any]] = {
     "another image": container(image="registry.example/shell:1"),
     "another command": container(command=["sleep", "1000"]),
     "more arguments": container(args=["--more"]),
+    "another folder": container(workingDir="/jail"),
     "another probe": container(readinessProbe={"exec": {"command": ["sh", "-c", "id"]}}),
+    "a probe of its life": container(livenessProbe={"exec": {"command": ["id"]}}),
+    "a probe of its start": container(startupProbe={"exec": {"command": ["id"]}}),
     "another hook": container(lifecycle={"postStart": {"exec": {"command": ["id"]}}}),
     "another variable": variable("LD_PRELOAD", value="/jail/home/alice/evil.so"),
     "a variable from a Secret": variable("KEY", valueFrom={"secretKeyRef": {"name": "munge-key", "key": "munge.key"}}),

@@ -7,9 +7,8 @@ from typing import Any
 from cli.change.change import compare, of_recording
 from cli.program.recording import Recording
 from images.common.slurm_node import NodeConf
-from images.elastic.nodes import SUBDOMAIN
+from images.elastic.nodes import SETTINGS, SUBDOMAIN, TEMPLATE, Pool, pool_of
 from images.elastic.program import PORT
-from images.elastic.view import SETTINGS, TEMPLATE, Pool, pool_of
 from slurm.names import ELASTIC_PORT, ELASTIC_SETTINGS, ELASTIC_TEMPLATE, NODES_SERVICE
 from tests.graph import objects as graph
 from tests.graph.objects import ELASTIC, environment, inputs, objects, pod
@@ -25,7 +24,9 @@ def slurm_conf(recording: Recording) -> list[str]:
 
 
 def pool_in(recording: Recording) -> Pool:
-    return pool_of(objects(recording, "PodTemplate")["gpu"])
+    pool = pool_of(objects(recording, "PodTemplate")["gpu"])
+    assert pool is not None
+    return pool
 
 
 def test_it_is_a_template_of_the_very_pod_that_a_fixed_pool_has_and_says_so() -> None:
@@ -93,7 +94,7 @@ def test_the_api_server_is_told_which_pods_it_may_make_before_the_template_says_
     (wanted,) = policies["slurm-elastic.gpu"]["spec"]["variables"]
     told = eval(wanted["expression"], {"dyn": lambda value: value, "true": True, "false": False})
     template = objects(elastic, "PodTemplate")["gpu"]["template"]
-    assert told.pop("labels") == template["metadata"]["labels"]
+    assert {kind: told.pop(kind) for kind in template["metadata"]} == template["metadata"]
     assert told.pop("serviceAccountName") == "default"
     spec = template["spec"]
     for volume in spec["volumes"]:  # which the API server adds

@@ -8,10 +8,11 @@ import threading
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
+from zlib import crc32
 
 from config.cluster import ClusterConfig
 from config.rules.nodes import HIDDEN
-from images.elastic.view import SETTINGS, TEMPLATE, pool_of
+from images.elastic.nodes import SETTINGS, TEMPLATE, pool_of
 from slurm.conf import slurm_conf
 from slurm.elastic import POOLS_FILE
 from tests.slurm.kubernetes import ENVIRONMENT, NAMESPACE, PODS, KubernetesSandbox
@@ -70,17 +71,28 @@ class ElasticSandbox(KubernetesSandbox):
         """The program, in the controller's pod."""
         self.controller.start_program("elastic", {**ENVIRONMENT, **self.controller.slurm_env})
 
-    def set_pool(self, **changes: Any) -> None:
-        """The pool's PodTemplate."""
+    def set_pool(self, name: str = "gpu", **changes: Any) -> None:
+        """A pool's PodTemplate."""
         said = {"min": 0, "max": self.most, "conf": f"{CONF} Weight=1000", **changes}
-        metadata = {"labels": {"slurmstack/pool": "gpu"}, "annotations": {SETTINGS: json.dumps(said), TEMPLATE: "0123"}}
-        template = {"metadata": {"labels": {"slurmstack/pool": "gpu"}}, "spec": {"containers": []}}
-        self._put(TEMPLATES, "gpu", metadata=metadata, template=template)
+        said["mark"] = f"{crc32(said['conf'].encode()):x}"
+        metadata = {"labels": {"slurmstack/pool": name}, "annotations": {SETTINGS: json.dumps(said), TEMPLATE: "0123"}}
+        template = {"metadata": {"labels": {"slurmstack/pool": name}}, "spec": {"containers": []}}
+        self._put(TEMPLATES, name, metadata=metadata, template=template)
+
+    def remove_pool(self) -> None:
+        """Its PodTemplate goes, and its pods with it. Those that have no machine are gone at once. Another stays."""
+        assert self.api is not None
+        self.set_pool("other", max=0)
+        self.api.remove(TEMPLATES, "gpu")
+        for name in self.elastic_pods():
+            self.ask_to_leave(name)
 
     def _mark(self) -> str:
         """As the template of now has it."""
         assert self.api is not None
-        return pool_of(self.api.collections[TEMPLATES]["gpu"]).mark
+        pool = pool_of(self.api.collections[TEMPLATES]["gpu"])
+        assert pool is not None
+        return pool.mark
 
     def worker_env(self) -> dict[str, str]:
         """What its template tells slurmd's start."""

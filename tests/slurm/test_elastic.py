@@ -65,6 +65,26 @@ def test_nodes_leave_a_smaller_pool_after_their_jobs_and_a_larger_one_brings_the
     await_none(elastic)
 
 
+def test_a_job_is_given_back_when_its_pool_leaves_the_stack_file_while_its_node_comes(elastic: ElasticSandbox) -> None:
+    """Not when Slurm itself gives the node up, which may be much later."""
+    files = {path.name: path.read_text() for path in elastic.config_directory.iterdir()}
+    activate(elastic, {**files, "slurm.conf": files["slurm.conf"].replace("ResumeTimeout=40", "ResumeTimeout=900")})
+    elastic.machines = 0
+    job = submit(elastic, "--nodes=1")
+    wait_until(lambda: [*elastic.elastic_pods()] == ["gpu-0"], lambda: f"its pod is made: {elastic.said()}")
+    await_state(elastic, job, "CONFIGURING")
+    elastic.remove_pool()
+    wait_until(lambda: not elastic.states(), lambda: f"all nodes leave: {elastic.states()}\n{elastic.said()}")
+    shown = elastic.run(f"squeue --noheader --jobs={job} --format='%T %r'").stdout.split()
+    assert shown[0] == "PENDING"
+    assert shown[1] != "None"
+    elastic.run(f"scancel {job}")
+    elastic.machines = 100
+    elastic.set_pool()
+    activate(elastic, files)
+    await_none(elastic)
+
+
 def test_as_many_as_are_kept_come_without_a_job_and_leave_when_none_are(elastic: ElasticSandbox) -> None:
     assert elastic.run("scontrol update SuspendExcNodes=gpu-[0-3]:2").returncode == 0  # as slurm.conf has it with `min`
     elastic.set_pool(min=2)
@@ -129,8 +149,8 @@ class ElasticGpus(ElasticSandbox):
 
     conf = ""
 
-    def set_pool(self, **changes: Any) -> None:
-        super().set_pool(**{"conf": f"{self.conf} Weight=1000", **changes})
+    def set_pool(self, name: str = "gpu", **changes: Any) -> None:
+        super().set_pool(name, **{"conf": f"{self.conf} Weight=1000", **changes})
 
     def worker_env(self) -> dict[str, str]:
         return {**super().worker_env(), "NODE_CONF": self.conf}

@@ -37,6 +37,8 @@ OFF = {"POWERED_DOWN", "POWERING_DOWN"}
 STARTABLE = {"IDLE", "CLOUD", "DYNAMIC_NORM", "POWERED_DOWN"}
 WAITS = ("slurmstack/elastic: held back", "slurmstack/elastic: leaves")
 """Reasons of nodes that have no machine."""
+WORKS = "works"
+"""Why somebody has drained a node."""
 FIXED = "cpu-0"
 """A node of a fixed pool, on which the lighter jobs run first."""
 TOUCHED = {"CLOUD", "DRAIN", "DOWN", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POWERING_UP", "POWER_UP"}
@@ -150,7 +152,7 @@ class World:
 
     def drain(self) -> str:
         name = self.random.choice(NODES)
-        self.slurm(f"scontrol update nodename={name} state=drain reason=works")
+        self.slurm(f"scontrol update nodename={name} state=drain reason={WORKS}")
         return name
 
     def resume(self) -> str:
@@ -259,12 +261,17 @@ class World:
             elif not off and not coming and pod is None and "DRAIN" not in states:  # somebody's drain stays
                 found[name] = f"{'+'.join(states)} without a pod"
             elif "DOWN" in states and "DRAIN" not in states:  # else it waits for the end of a pause
-                found[name] = f"is given up: {'+'.join(states)}"
-            elif "DRAIN" in states and not off and not coming and "POWER_DOWN" not in states:
-                reason = self.slurm(f"sinfo --noheader --nodes={name} --format=%E").strip()
+                if self.reason(name) != WORKS:  # of what was drained as it went down, Slurm lifts the drain
+                    found[name] = f"is given up: {'+'.join(states)}"
+            elif "DRAIN" in states and not (off or coming or "POWER_DOWN" in states):
+                reason = self.reason(name)
                 if reason.startswith(WAITS):
                     found[name] = f"has a machine, and takes no job: {reason}"
         return found
+
+    def reason(self, name: str) -> str:
+        """Why a node is drained or down."""
+        return self.slurm(f"sinfo --noheader --nodes={name} --format=%E").strip()
 
     def settle(self) -> None:
         """With machines enough, and nothing drained, all jobs end and all nodes go off."""

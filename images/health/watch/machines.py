@@ -14,13 +14,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Final
 
 from images.common.health.contract import fail, not_checked, ok
 from images.common.health.report import Finding
 from images.common.health.slurm import Record
-from images.common.kubernetes import Follower, Kube, Object
+from images.common.kubernetes import Follower, Kube, Object, time_of
 
 RELEASED_FOR: Final = "slurmstack/released-for"
 """Annotation of a Node that a watcher has cordoned: `health/gpu-presence`, the check that wants it replaced. It is not
@@ -87,21 +86,16 @@ def machine_of(node: Object) -> Machine:
     ready = conditions.pop("Ready", {})
     true = {kind: item for kind, item in conditions.items() if item["status"] == "True"}
     taints = [taint["key"] for taint in node.get("spec", {}).get("taints") or ()]
-    since = {kind: seconds_of(item.get("lastTransitionTime")) for kind, item in true.items()}
+    since = {kind: time_of(item.get("lastTransitionTime")) for kind, item in true.items()}
     return Machine(
         ready=ready.get("status", "Unknown"),
         why=ready.get("message", ""),
         cordoned=node.get("spec", {}).get("unschedulable", False),
         conditions={kind: item.get("message") or item.get("reason", "") for kind, item in true.items()},
-        since={kind: at for kind, at in since.items() if at is not None},
+        since={kind: at for kind, at in since.items() if at},
         released_for=node["metadata"].get("annotations", {}).get(RELEASED_FOR, ""),
         dead=next((key for key in taints if key in DEAD), ""),
     )
-
-
-def seconds_of(text: str | None) -> float | None:
-    """Seconds since 1970 of a time as Kubernetes writes it; None where there is none."""
-    return datetime.fromisoformat(text).timestamp() if text else None
 
 
 def place_of(pod: Object) -> Place:
@@ -109,7 +103,7 @@ def place_of(pod: Object) -> Place:
     return Place(
         node=pod["spec"].get("nodeName", ""),
         uid=pod["metadata"]["uid"],
-        started=seconds_of(pod.get("status", {}).get("startTime")),
+        started=time_of(pod.get("status", {}).get("startTime")) or None,
     )
 
 

@@ -36,7 +36,7 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     ),
     "SlurmNodesDown": (
         {f'slurmstack_node_down{{node="n{n}"}}': "1x200" for n in range(2)},
-        {"slurm_nodes_down": "2x200", 'slurmstack_elastic_pool_set_aside{pool="gpu"}': "1x200"},
+        {"slurm_nodes_down": "2x200", 'slurmstack_elastic_pool_failures{pool="gpu"}': "9x200"},
     ),
     "SlurmNodeDrained": ({DRAINED.format(0, "health", "dns"): "1x200"}, {DRAINED.format(0, "health", "dns"): "0x200"}),
     "SlurmManyNodesDrained": (
@@ -68,9 +68,9 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {"slurmstack_configuration_refused": "1x200"},
         {"slurmstack_configuration_refused": "0x200"},
     ),
-    "ElasticPoolSetAside": (
-        {'slurmstack_elastic_pool_set_aside{pool="gpu"}': "1x200"},
-        {'slurmstack_elastic_pool_set_aside{pool="gpu"}': "0x200"},
+    "ElasticPoolWithoutNodes": (
+        {'slurmstack_elastic_pool_failures{pool="gpu"}': "10x20 _x50 11x130"},
+        {'slurmstack_elastic_pool_failures{pool="gpu"}': "9x200"},
     ),
     "ContainerRestartLoop": (
         {'kube_pod_init_container_status_restarts_total{pod="p",container="munged"}': "0+0.2x200"},  # each 5 minutes

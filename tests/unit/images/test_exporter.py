@@ -67,9 +67,9 @@ def drained(reason: str, by: str = "root", name: str = "n", *states: str) -> Nod
 OFF = ("IDLE", "POWERED_DOWN", "CLOUD")
 ELASTIC = [
     read_node({"name": "gpu-0", "state": ["MIXED", "CLOUD"]}),
-    drained("slurmstack/elastic: set aside after 10 starts in vain", "root", "gpu-1", *OFF),
+    drained("slurmstack/elastic: did not come, 2 in vain", "root", "gpu-1", *OFF),
     read_node({"name": "gpu-2", "state": ["MIXED", "POWERING_UP", "CLOUD"]}),
-    drained("slurmstack/elastic: no capacity, 1 in vain", "root", "far-0", *OFF),
+    drained("slurmstack/elastic: no capacity, 12 in vain, again at noon", "root", "far-0", *OFF),
     read_node({"name": "far-1", "state": ["DOWN", "POWERED_DOWN", "CLOUD"], "reason": "ResumeTimeout reached"}),
 ]
 
@@ -183,7 +183,7 @@ def test_nodes_of_elastic_pools_are_targets_while_they_are_up_and_no_alarm_while
     rounds.round()
     shown = set(rounds.text().splitlines())
     assert [line for line in shown if line.startswith("slurmstack_elastic")] == [
-        'slurmstack_elastic_pool_set_aside{pool="gpu"} 1'
+        'slurmstack_elastic_pool_failures{pool="far"} 12'
     ]
     assert not [line for line in shown if line.startswith(("slurmstack_node_drained{", "slurmstack_node_down{"))]
     answers["scheduler"] = answers["slurmdbd"] = ValueError("they do not answer")

@@ -12,7 +12,6 @@ from images.common.command import NO_PROGRAM, Result
 from images.common.mountinfo import WrongFilesystemError
 from images.common.slurm_node import TOPOLOGY_REASON, Node
 from images.common.slurm_records import NodeRecord
-from images.elastic.view import marked
 from images.worker import slurmd
 from images.worker.slurmd import ASK_TIMES, await_power_up, lift_own_drain, prepare_own_root, waits_for_place
 from tests.fakes.commands import FakeClock, FakeRunner
@@ -26,7 +25,7 @@ def test_a_volume_that_the_machine_lacks_stops_a_worker_without_the_jail(monkeyp
         prepare_own_root()
 
 
-def record(*states: str, extra: str = marked("of the record")) -> Result:
+def record(*states: str, extra: str = '{"elastic": "of the record"}') -> Result:
     return Result(code=0, stdout=json.dumps({"nodes": [{"name": "w-0", "state": list(states), "extra": extra}]}))
 
 

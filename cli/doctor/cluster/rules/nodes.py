@@ -19,7 +19,6 @@ from images.common.slurm_node import (
     NO_CAPACITY,
     NO_START,
     ROLLS,
-    SET_ASIDE,
     STAYS_LEAVING,
     TOPOLOGY_REASON,
 )
@@ -164,7 +163,7 @@ def _closed(cluster: Snapshot, node: SlurmNode, check: str | None) -> Diagnosis:
     if node.reason == TOPOLOGY_REASON:
         mend = cluster.kubectl(f"logs service/{CONTROLLER_HOST} -c config-agent --tail 20")
         return "error", f"{who} waits for its place in the topology", mend
-    state, why = "down" if "DOWN" in node.states else "drained", f": {node.reason}" if node.reason else ""
+    state, why = "down" if node.is_down else "drained", f": {node.reason}" if node.reason else ""
     by = f" by {node.reason_by}" if node.reason_by else ""
     resume = cluster.slurm(f"scontrol update nodename={node.name} state=resume")
     return "warning", f"{who} is {state}{by}{why}", resume
@@ -183,14 +182,13 @@ def _strangers(cluster: Snapshot) -> Iterator[Finding]:
 
 
 def _elastic(cluster: Snapshot, name: str) -> Iterator[Finding]:
-    """A pool whose nodes do not come, or one that is set aside until a person resumes it."""
+    """A pool whose nodes do not come."""
     nodes = [node for node in cluster.nodes if node.name.rpartition("-")[0] == name and "DRAIN" in node.states]
     pods = cluster.kubectl(f"get pods -l slurmstack/pool={name}")
     events = cluster.kubectl("get events --field-selector=reason=FailedScheduling")
     look = f"see why no node came: {pods}, {events}, and the log of what adds machines (the cloud's autoscaler)"
-    again = "it tries again by itself"
+    again = f"it tries again by itself, or at once: {cluster.slurm('scontrol update nodename={nodes} state=resume')}"
     kinds: dict[str, tuple[Severity, str]] = {
-        SET_ASIDE: ("error", f"{look}; then {cluster.slurm('scontrol update nodename={nodes} state=resume')}"),
         NO_CAPACITY: ("warning", f"{look}; {again}"),
         NO_START: ("warning", f"{pods}; {again}"),
         STAYS_LEAVING: ("warning", f"{cluster.kubectl('get nodes')}; delete the Node of a machine that is dead"),

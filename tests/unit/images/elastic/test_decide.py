@@ -8,12 +8,13 @@ Nodes are written as `STATES WORDS: reason`, in the order of their numbers. Word
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any
 
 import pytest
 
 from images.common.slurm_node import PLACED, STAYS_LEAVING, TOPOLOGY_REASON
-from images.common.slurm_records import compress
+from images.common.slurm_records import MARK, compress
 from images.elastic.decide import (  # fmt: skip
     GONE,
     LEAVES,
@@ -24,17 +25,16 @@ from images.elastic.decide import (  # fmt: skip
     View,
     decide,
 )
+from images.elastic.nodes import SLURM, Node, Pod, Pool
 from images.elastic.starts import Closed, Starts
-from images.elastic.view import SLURM, Node, Pod, Pool, marked
 
 NOON = 1_800_000_000.0  # Friday, 2027-01-15 08:00 UTC
-POOL = Pool(name="gpu", least=0, most=4, conf="CPUs=2 Feature=gpu", digest="new", uid="u")
+POOL = Pool(name="gpu", least=0, most=4, conf="CPUs=2 Feature=gpu", mark="now", digest="new", uid="u")
 
 AWAITED, OFF = "ALLOCATED+CLOUD+POWERED_DOWN", "IDLE+CLOUD+POWERED_DOWN"
 COMING, UP, BUSY = "MIXED+CLOUD+NOT_RESPONDING+POWERING_UP", "IDLE+CLOUD", "MIXED+CLOUD"
 GIVEN_UP = "DOWN+CLOUD+POWERED_DOWN"
 HELD = STAYS_LEAVING
-ASIDE = "slurmstack/elastic: set aside after 10 starts in vain; resume its nodes when there is capacity"
 PAUSED = "slurmstack/elastic: no capacity, 1 in vain, again at 2027-01-15T08:00:30Z"
 
 PODS: dict[str, dict[str, Any]] = {
@@ -56,7 +56,7 @@ def read(name: str, written: str, pool: Pool) -> tuple[Node | None, Pod | None]:
     node = Node(
         name=name,
         states=frozenset(states.split("+")),
-        extra=marked("0" if "marked" in words else pool.mark),
+        extra=json.dumps({MARK: "0" if "marked" in words else pool.mark}),
         features=frozenset({"gpu"} if "bare" not in words else ()),
         reason=reason,
         reason_by=SLURM if "by-slurm" in words else "root" if reason else "",
@@ -70,7 +70,7 @@ def seen(*written: str, closed: Closed | None = None, ends: dict[str, float] | N
     found = {f"gpu-{number}": read(f"gpu-{number}", text, pool) for number, text in enumerate(written)}
     nodes = {name: node for name, (node, _) in found.items() if node is not None}
     pods = {name: pod for name, (_, pod) in found.items() if pod is not None}
-    why = closed or Starts().judge("gpu", [*nodes.values()], pods, NOON)
+    why = closed or Starts().judge("gpu", [*nodes.values()], pods=pods, now=NOON, refused={})
     return View(pools={"gpu": pool}, nodes=nodes, pods=pods, now=NOON, closed={"gpu": why}, ends=ends or {})
 
 
@@ -205,7 +205,6 @@ def test_while_a_pool_waits_no_node_of_it_is_started_but_somebody_s_drain_keeps_
     held = f"{OFF}+DRAIN: {STAYS_LEAVING}"
     assert done(seen(f"{GIVEN_UP}+DRAIN: {PAUSED}", paused, held, OFF)) == [f"drain gpu-[2-3]: {PAUSED}"]
     assert done(seen(over, over)) == ["resume gpu-[0-1]"]
-    assert done(seen(f"{OFF}+DRAIN: {ASIDE}", OFF)) == [], "one was resumed by hand"
     assert done(seen(paused, f"{OFF}+DRAIN: works", f"{GIVEN_UP}: RMA")) == []
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from images.common.slurm_node import ROLLS, TOPOLOGY_REASON
 from images.elastic.decide import Plan, View
+from images.elastic.nodes import MAX_UNAVAILABLE, Node, Pod
 from images.elastic.rolls import FixedPool, fixed_pool_of, roll
-from images.elastic.view import MAX_UNAVAILABLE, Node, Pod
 
 POOL = FixedPool(name="cpu", size=4, revision="new", max_unavailable="2")
 IDLE, BUSY = "IDLE+DYNAMIC_NORM", "MIXED+DYNAMIC_NORM"

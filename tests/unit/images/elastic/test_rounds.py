@@ -15,7 +15,8 @@ import pytest
 from images.common.command import Result
 from images.common.kubernetes import KubeError
 from images.common.slurm_node import ROLLS, STAYS_LEAVING, ControllerUnreachableError
-from images.elastic.nodes import AT_ONCE, Nodes, Pods
+from images.common.slurm_records import MARK
+from images.elastic.nodes import AT_ONCE, Nodes, Pod, Pods, Pool
 from images.elastic.program import (
     QUICK_SECONDS,
     ROLLING_SECONDS,
@@ -24,10 +25,9 @@ from images.elastic.program import (
     Rounds,
 )
 from images.elastic.rolls import FixedPool
-from images.elastic.view import Pod, Pool, marked
 from tests.fakes.commands import FakeRunner
 
-POOL = Pool(name="gpu", least=0, most=1, conf="CPUs=2", digest="new", uid="u")
+POOL = Pool(name="gpu", least=0, most=1, conf="CPUs=2", mark="now", digest="new", uid="u")
 COMING = "MIXED+CLOUD+POWERING_UP"
 OFF = "IDLE+CLOUD+POWERED_DOWN"
 AWAITED = "ALLOCATED+CLOUD+POWERED_DOWN"
@@ -41,7 +41,7 @@ def node(name: str, states: str, *, mark: str = POOL.mark, reason: str = "") -> 
 def shown(seen: Sequence[Seen]) -> Result:
     """As scontrol prints it."""
     entries = [
-        {"name": name, "state": states.split("+"), "extra": marked(mark), "reason": why}
+        {"name": name, "state": states.split("+"), "extra": json.dumps({MARK: mark}), "reason": why}
         for name, states, mark, why in seen
     ]
     return Result(code=0, stdout=json.dumps({"nodes": entries}))
@@ -236,7 +236,7 @@ def test_pools_that_kubernetes_tells_of_while_slurm_answers_are_seen_and_not_tak
     world = World([node("gpu-0", "MIXED+CLOUD")])
     world.kubernetes.pods = {"gpu-0": Pod(name="gpu-0", pool="gpu", digest="new")}
     told, answer = world.rounds.pools(), world.runner.answers["scontrol show nodes"]
-    known: list[dict[str, Pool]] = [{}]
+    known: list[dict[str, Pool | None]] = [{}]
 
     def tells(argv: Sequence[str]) -> Result:
         known.append(dict(told))
@@ -251,8 +251,7 @@ def test_nodes_of_a_pool_that_was_never_understood_are_left_alone_and_all_others
     """Its nodes would be sent off, or no pool would get any pod."""
     world = World([node("gpu-0", COMING), node("new-0", "IDLE+CLOUD"), node("new-1", OFF)])
     world.kubernetes.pods = {"new-0": Pod(name="new-0", pool="new", digest="x")}
-    unread = Pool(name="new", least=0, most=0, conf="", is_understood=False)
-    world.rounds.pools = lambda: {"new": unread, "gpu": POOL}
+    world.rounds.pools = lambda: {"new": None, "gpu": POOL}
     assert world.done() == ["pods of gpu-0"]
 
 

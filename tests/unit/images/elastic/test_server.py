@@ -9,8 +9,8 @@ import pytest
 
 from images.common.http_server import start_server
 from images.elastic import program
+from images.elastic.nodes import Node
 from images.elastic.program import Ready
-from images.elastic.view import Node
 from tests.programs.waiting import wait_until
 
 UP = Node(name="gpu-0", states=frozenset({"IDLE", "CLOUD"}))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from images.elastic.starts import MOST_FAILURES, Closed, Starts
-from images.elastic.view import Node, Pod
+from images.elastic.nodes import Node, Pod
+from images.elastic.starts import Closed, Starts
 
 NOON = 1_800_000_000.0  # 2027-01-15 08:00 UTC
 UP, BUSY, COMING = "IDLE+CLOUD", "MIXED+CLOUD", "MIXED+CLOUD+POWERING_UP"
@@ -26,7 +26,8 @@ def looks(starts: Starts, *seen: tuple[float, Mapping[str, Node]], pods: Iterabl
     """What the last of some looks finds, each so many seconds after noon."""
     for at, there in seen:
         starts.see(there, NOON + at)
-        found = starts.judge("gpu", [*there.values()], {pod.name: pod for pod in pods}, NOON + at)
+        named = {pod.name: pod for pod in pods}
+        found = starts.judge("gpu", [*there.values()], pods=named, now=NOON + at, refused={})
     return found
 
 
@@ -37,23 +38,24 @@ def drained(there: Mapping[str, Node], closed: Closed) -> dict[str, Node]:
     return nodes(*[(states[name], reasons[name]) if reasons[name] else "+".join(there[name].states) for name in there])
 
 
-def test_where_no_node_has_come_the_pool_waits_longer_and_longer_and_a_restart_forgets_nothing() -> None:
-    there = nodes(LATE, OFF)
-    first = looks(Starts(), (0, nodes(COMING, OFF)), (60, there))
+def test_where_no_node_has_come_the_pool_waits_longer_and_longer_and_a_restart_ends_no_pause() -> None:
+    starts, there = Starts(), nodes(LATE, OFF)
+    first = looks(starts, (0, nodes(COMING, OFF)), (60, there))
     assert (
         first.pool == "slurmstack/elastic: no capacity, 1 in vain, again at 2027-01-15T08:01:30Z: gpu-0: it has no pod"
     )
     assert first.nodes == {"gpu-0": first.pool}
-    waits, again = drained(there, first), Starts()
-    assert looks(again, (89, waits)).pool == first.pool
-    assert looks(again, (90, waits)) == Closed()
-    assert "2 in vain, again at 2027-01-15T08:03:40Z" in looks(again, (160, there)).pool
+    waits = drained(there, first)
+    for again in (starts, Starts()):
+        assert looks(again, (89, waits)).pool == first.pool
+        assert looks(again, (90, waits)) == Closed()
+    assert "2 in vain, again at 2027-01-15T08:03:40Z" in looks(starts, (160, there)).pool
 
 
 def test_a_late_node_of_a_pool_whose_others_come_waits_alone() -> None:
-    """A busy pool with constant good starts and one late node now and then was set aside after the tenth."""
+    """A busy pool with constant good starts and one late node now and then was stopped after the tenth."""
     starts = Starts()
-    for number in range(2 * MOST_FAILURES):
+    for number in range(20):
         at = 1200 * number
         found = looks(
             starts,
@@ -106,17 +108,14 @@ def test_a_node_that_comes_ends_all_pauses_and_lets_failures_be_forgotten() -> N
     assert "1 in vain" in later.pool
 
 
-def test_after_many_failures_in_a_row_it_is_set_aside_until_somebody_resumes_its_nodes() -> None:
-    starts = Starts()
-    for tries in range(MOST_FAILURES):
-        found = looks(starts, (1000 * tries, nodes(COMING, OFF)), (1000 * tries + 60, nodes(LATE, OFF)))
-    assert found.pool.startswith(
-        "slurmstack/elastic: set aside after 10 starts in vain; resume its nodes when there is"
-    )
-    aside = drained(nodes(LATE, OFF), found)
-    assert looks(starts, (10**6, aside)).nodes.keys() == {"gpu-0", "gpu-1"}
-    assert looks(starts, (10**6 + 1, nodes(OFF, OFF))) == Closed()
-    assert "1 in vain" in looks(starts, (10**6 + 100, nodes(LATE, OFF))).pool
+def test_no_pause_is_longer_than_ten_minutes_or_an_hour_where_machines_come() -> None:
+    for pods, until in (([], "08:11:00"), ([Pod(name="gpu-0", pool="gpu")], "09:01:00")):
+        starts, there = Starts(), nodes(LATE, OFF)
+        for tries in range(1, 2000):
+            now = 60 - 4000 * (2000 - tries - 1)
+            found = looks(starts, (now - 60, nodes(COMING, OFF)), (now, there), pods=pods)
+        assert f", {tries} in vain, again at 2027-01-15T{until}Z: gpu-0: it" in found.pool
+        assert looks(starts, (61, nodes(OFF, OFF))) == Closed(), "somebody has resumed them"
 
 
 def test_nodes_that_were_started_before_a_pause_and_fail_in_it_are_no_further_try() -> None:
@@ -137,7 +136,7 @@ def test_the_true_reason_is_told() -> None:
     assert why(is_unscheduled=True, trouble="no GPU") == "no capacity; gpu-0: no GPU"
     assert why(trouble="ImagePullBackOff") == "no node comes; gpu-0: ImagePullBackOff"
     assert why() == "no node comes; gpu-0: its slurmd has not registered"
-    assert why(is_leaving=True) == "did not come; its last pod has not gone", "the pool has no part in it"
+    assert why(is_leaving=True, trouble="it stays") == "did not come; gpu-0: it stays", "the pool has no part in it"
 
 
 def test_nodes_that_came_for_a_job_whose_others_did_not_are_given_back_as_long_as_those_wait() -> None:
