@@ -14,7 +14,7 @@ NODES = tuple(f"{POOL}-{number}" for number in range(SIZE))
 
 SUBMIT = """
 for _ in $(seq {jobs}); do
-    sbatch --quiet -p {pool} --exclusive --output=/dev/null --wrap 'sleep {seconds}'
+    sbatch --quiet -p {pool} --exclusive --mem=10 --output=/dev/null --wrap 'sleep {seconds}'
 done
 """
 
