@@ -75,7 +75,9 @@ def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: s
         missing = _missing(kubectl, namespace, awaited, found)
         if not missing:
             return
-        if any(name.startswith(f"{ACCOUNTING} ") for name in missing):
+        if not any(name.startswith(f"{ACCOUNTING} ") for name in missing):
+            conversion.words = ""
+        else:
             deadline += conversion.seconds()
         tell("; ".join(filter(None, ("waiting for " + ", ".join(missing), conversion.words))))
         if time.monotonic() > deadline:
