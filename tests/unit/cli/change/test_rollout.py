@@ -17,6 +17,7 @@ from cli.errors import Failure
 from cli.kubectl.client import Kubectl
 from cli.program.recording import Manifest
 from cli.stack import open_stack
+from images.accounting.conversion import CONVERTING
 from tests.fakes.kubectl import PlayedKubectl
 from tests.stacks import ROOT
 
@@ -204,7 +205,7 @@ class Converting(Cluster):
         return subprocess.CompletedProcess(words, 0, self._words, "")
 
 
-STATEMENT = 'converting the database: alter table "dev_job_table"... (altering table, for 77 s)'
+STATEMENT = f'{CONVERTING}: alter table "dev_job_table"... (altering table, for 77 s)'
 
 
 @pytest.mark.parametrize("converts", [True, False])
