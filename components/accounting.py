@@ -92,6 +92,7 @@ class Accounting(pulumi.ComponentResource):
         scope = self._scope
         pod = k8s.core.v1.PodSpecArgs(
             termination_grace_period_seconds=60,
+            dns_config=scope.daemon_dns,
             init_containers=[pods.munge_sidecar(scope.image("accounting"))],
             containers=[_slurmdbd(scope, self.database_mounts)],
             volumes=[

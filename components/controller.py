@@ -116,7 +116,7 @@ class Controller(pulumi.ComponentResource):
         pod = k8s.core.v1.PodSpecArgs(
             service_account_name=self.account.metadata.name,
             termination_grace_period_seconds=LAST_JOB_SECONDS,
-            dns_config=scope.node_dns,
+            dns_config=scope.daemon_dns,
             affinity=workloads.rather_apart(scope.label_selector(CONTROLLER)) if standby else None,
             # Commands in a pod ask its own slurmctld, wherever the Service leads.
             host_aliases=[k8s.core.v1.HostAliasArgs(ip="127.0.0.1", hostnames=[CONTROLLER_HOST])] if standby else None,

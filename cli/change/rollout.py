@@ -12,7 +12,7 @@ from cli.change.plan import key
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl, annotations_of, is_true
 from cli.program.recording import Manifest
-from slurm.names import IMAGES
+from slurm.names import ACCOUNTING, IMAGES
 
 POLL = 0.1
 """Seconds between the first two looks at the cluster."""
@@ -30,6 +30,12 @@ STUCK = 5.0
 
 PULLING = 30.0
 """Seconds after which a job ends the waiting whose image cannot be pulled: kubelet has tried three times by then."""
+
+LOG_POLL = 5.0
+"""Seconds between two looks at slurmdbd's log, whose program says every ten what a conversion does."""
+
+CONVERTING = "converting the database"
+"""How such a line begins (images/accounting/conversion.py)."""
 
 _UNPULLED = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 
@@ -53,9 +59,11 @@ def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: s
     """Return when all jobs have completed and all StatefulSets and Deployments are up to date and ready.
 
     Worker pools are not waited for: a leaving node may wait for its jobs for days. Raises Failure when a job fails,
-    with the last lines of its log, or after `timeout` seconds, with what is still missing and why.
+    with the last lines of its log, or after `timeout` seconds, with what is still missing and why. The time in which
+    slurmdbd converts its database does not count.
     """
     begun = time.monotonic()
+    deadline, conversion = begun + timeout, _Conversion(kubectl, namespace)
     awaited = [
         item
         for item in objects
@@ -67,14 +75,40 @@ def await_rollout(kubectl: Kubectl, objects: Sequence[Manifest], *, namespace: s
         missing = _missing(kubectl, namespace, awaited, found)
         if not missing:
             return
-        tell("waiting for " + ", ".join(missing))
-        if time.monotonic() > begun + timeout:
+        if not any(name.startswith(f"{ACCOUNTING} ") for name in missing):
+            conversion.words = ""
+        else:
+            deadline += conversion.seconds()
+        tell("; ".join(filter(None, ("waiting for " + ", ".join(missing), conversion.words))))
+        if time.monotonic() > deadline:
             raise _late(kubectl, namespace, f"after {timeout:.0f} s still not ready: {', '.join(missing)}")
         if time.monotonic() > begun + PULLING:
             _refuse_unpulled(kubectl, namespace, [item.name for item in awaited if item.kind == "Job"])
         if time.monotonic() > begun + STUCK:
             _end_stuck(kubectl, namespace, [item for item in found.values() if item["kind"] == "StatefulSet"])
         time.sleep(min(POLL + (time.monotonic() - begun) / 5, SLOWEST_POLL))
+
+
+class _Conversion:
+    """What slurmdbd says of the conversion of its database that it is in."""
+
+    def __init__(self, kubectl: Kubectl, namespace: str) -> None:
+        self._kubectl = kubectl
+        self._logs = ("logs", f"{ACCOUNTING}-0", "-n", namespace, "-c", ACCOUNTING, f"--since={3 * LOG_POLL:.0f}s")
+        self._looked = time.monotonic()
+        self.words = ""
+        """Its last ones; empty where it is in none."""
+
+    def seconds(self) -> float:
+        """Those since the last look in which it was in one. Most calls do not look."""
+        passed = time.monotonic() - self._looked
+        if passed < LOG_POLL:
+            return 0.0
+        self._looked += passed
+        said = self._kubectl.run(*self._logs, check=False).stdout
+        lines = [line for line in said.splitlines() if CONVERTING in line]
+        self.words = lines[-1].partition(": ")[2] if lines else ""
+        return passed if lines else 0.0
 
 
 def _end_stuck(kubectl: Kubectl, namespace: str, sets: Iterable[dict[str, Any]]) -> None:

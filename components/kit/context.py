@@ -37,6 +37,11 @@ def recommended_labels(cluster: str, component: str) -> dict[str, str]:
     return selector_labels(cluster, component) | {"app.kubernetes.io/part-of": "slurmstack"}
 
 
+DNS_OPTIONS = {"timeout": "1", "attempts": "2"}
+"""24.11 asks for the name of each peer's address before it listens to it. A DNS server of the site that is silent, not
+one that refuses, then held slurmctld up for 10 s at each connection: it answered nobody (tried)."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scope:
     """The cluster that is made: its configuration, where its objects live, and what they are labelled with."""
@@ -111,6 +116,12 @@ class Scope:
         return k8s.core.v1.PodDNSConfigArgs(
             searches=[f"{NODES_SERVICE}.{self.name}.svc.{self.config.cloud.cluster_domain}"]
         )
+
+    @property
+    def daemon_dns(self) -> k8s.core.v1.PodDNSConfigArgs:
+        """The same for slurmctld and slurmdbd, which wait for DNS less long. Jobs and users keep the usual 10 s."""
+        options = [k8s.core.v1.PodDNSConfigOptionArgs(name=name, value=value) for name, value in DNS_OPTIONS.items()]
+        return k8s.core.v1.PodDNSConfigArgs(searches=self.node_dns.searches, options=options)
 
 
 def apart(opts: pulumi.ResourceOptions | None) -> pulumi.ResourceOptions | None:

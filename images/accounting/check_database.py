@@ -12,7 +12,8 @@ import re
 import secrets
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -125,6 +126,15 @@ _PRIVILEGED: Final = (
 """Some of what slurmdbd does with its database; OWN stands for a name that nobody else uses."""
 
 
+@contextmanager
+def mariadb_client(storage: Storage) -> Iterator[list[str]]:
+    """Begin of a command line that asks the database, as slurmdbd's user."""
+    with tempfile.NamedTemporaryFile("w", prefix="slurmstack-", suffix=".cnf") as file:  # made with mode 0600
+        file.write(storage.client_options())
+        file.flush()
+        yield ["/usr/bin/mariadb", f"--defaults-file={file.name}", "--batch", "--skip-column-names"]
+
+
 class UnreachableError(Exception):
     """The database does not answer at the moment."""
 
@@ -134,10 +144,7 @@ def check_database(storage: Storage, runner: Runner = run) -> None:
 
     Raises UnreachableError, or RefusedError with the server's own words.
     """
-    with tempfile.NamedTemporaryFile("w", prefix="slurmstack-", suffix=".cnf") as file:  # made with mode 0600
-        file.write(storage.client_options())
-        file.flush()
-        client = ["/usr/bin/mariadb", f"--defaults-file={file.name}", "--batch", "--skip-column-names"]
+    with mariadb_client(storage) as client:
 
         def ask(sql: str, *, database: str = storage.database) -> None:
             result = runner([*client, f"--database={database}", f"--execute={sql}"], timeout=30.0)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import pwd
 from pathlib import Path
 from typing import Final
 
 from images.accounting.check_database import await_conf, await_database, with_password
+from images.accounting.conversion import SLURMDBD, ask, start_watch
 from images.common.boundary import own_directory
 from images.common.files import install_jwt_key, write_atomically
 from images.common.process import LOST_PEERS, become, program, with_preloaded
@@ -31,4 +33,6 @@ def main() -> None:
         write_atomically(CONF, whole, mode=0o600, owner=owner)
         # slurmdbd looks for its own file beside slurm.conf, which it does not read itself.
         environment = {**with_preloaded(LOST_PEERS), "SLURM_CONF": str(RUN / "slurm.conf")}
-        become(["/usr/sbin/slurmdbd", "-D"], log, user=user, env=environment)
+        ask(log, {**os.environ, "SLURM_CONF": environment["SLURM_CONF"]})
+        start_watch(storage, log, user)
+        become([SLURMDBD, "-D"], log, user=user, env=environment)

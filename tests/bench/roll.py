@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from tests.bench.cluster import Cluster
+from tests.bench.cluster import WORKERS, Cluster
 from tests.bench.figures import Bench
 from tests.e2e.harness import wait_until
 from tests.stacks import with_change
@@ -14,7 +14,7 @@ NODES = tuple(f"{POOL}-{number}" for number in range(SIZE))
 
 SUBMIT = """
 for _ in $(seq {jobs}); do
-    sbatch --quiet -p {pool} --exclusive --output=/dev/null --wrap 'sleep {seconds}'
+    sbatch --quiet -p {pool} --exclusive --mem=10 --output=/dev/null --wrap 'sleep {seconds}'
 done
 """
 
@@ -30,7 +30,7 @@ def roll(bench: Bench, cluster: Cluster) -> None:
     cluster.up()
 
     def once(number: int) -> float:
-        cluster.await_idle(*NODES)
+        cluster.await_idle(*WORKERS, *NODES)
         before = cluster.pod_uids()
         cluster.as_alice(SUBMIT.format(jobs=SIZE // 2, pool=POOL, seconds=JOB_SECONDS))
         running = "squeue --noheader --states=running --format=%A | wc -l"
@@ -40,7 +40,7 @@ def roll(bench: Bench, cluster: Cluster) -> None:
         cluster.up()
         new = lambda: all(cluster.pod_uids().get(name) not in {None, before[name]} for name in NODES)  # noqa: E731
         wait_until(new, "all nodes have new pods", timeout=900)
-        cluster.await_idle(*NODES)
+        cluster.await_idle(*WORKERS, *NODES)
         return time.monotonic() - started
 
     name = f"{SIZE} workers, half with a job of {JOB_SECONDS} s: another template -> all new"

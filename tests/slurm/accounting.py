@@ -60,6 +60,14 @@ def wait_for_database(pod: Pod) -> None:
     wait_until(lambda: pod.run(probe).returncode == 0, lambda: f"mariadbd: {pod.log('mariadbd')}")
 
 
+def sql(sandbox: SlurmSandbox, statement: str) -> str:
+    """Run it as root in the database's pod."""
+    client = ["mariadb", "--socket=/run/mysqld/mysqld.sock", "--skip-column-names", "--batch", "slurm_acct_db"]
+    done = sandbox.pods["database"].run([*client, f"--execute={statement}"])
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
 def start_accounting(
     sandbox: SlurmSandbox, *, wait: bool = True, binds: Mapping[Path, str] | None = None, **settings: str
 ) -> Pod:

@@ -16,6 +16,7 @@ from tests.slurm.accounting import (
     kill,
     password_binds,
     slurmdbd_binds,
+    sql,
     start_accounting,
     start_database,
     wait_for_accounting,
@@ -40,14 +41,6 @@ def cluster(slurm_cluster: ClusterFactory, slurm_version: str) -> AccountingSand
 def alone(own_cluster: ClusterFactory, slurm_version: str) -> SlurmSandbox:
     """Pods for a database, and nothing else."""
     return own_cluster(slurm_version, kind=BareSandbox, config=accounting_config(slurm_version), workers=0)
-
-
-def sql(sandbox: SlurmSandbox, statement: str) -> str:
-    """Run it as root in the database's pod."""
-    client = ["mariadb", "--socket=/run/mysqld/mysqld.sock", "--skip-column-names", "--batch", "slurm_acct_db"]
-    done = sandbox.pods["database"].run([*client, f"--execute={statement}"])
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 def check(sandbox: SlurmSandbox, **settings: str) -> subprocess.CompletedProcess[str]:

@@ -17,6 +17,7 @@ from cli.errors import Failure
 from cli.kubectl.client import Kubectl
 from cli.program.recording import Manifest
 from cli.stack import open_stack
+from images.accounting.conversion import CONVERTING
 from tests.fakes.kubectl import PlayedKubectl
 from tests.stacks import ROOT
 
@@ -180,6 +181,42 @@ def test_a_version_that_does_not_start_gives_way_when_the_one_before_is_applied_
     with nullcontext() if ended else pytest.raises(Failure):
         wait(cluster, document, [], timeout=0.2)
     assert set(cluster.deleted) == ({"delete pod slurmdbd-0"} if ended else set())
+
+
+class Converting(Cluster):
+    """A slurmdbd that serves after so many seconds of this clock, and says until then what it converts, or nothing."""
+
+    def __init__(self, seconds: float, words: str) -> None:
+        document = awaited("StatefulSet", "slurmdbd", spec={"replicas": 1})
+        super().__init__(**live(document, readyReplicas=0, updatedReplicas=1))
+        self.document, self.now = document, 0.0
+        self._seconds, self._words = seconds, words
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        if self.now > self._seconds:
+            self.there = live(self.document, readyReplicas=1, updatedReplicas=1)
+
+    def run(self, *words: str, **_: Any) -> subprocess.CompletedProcess[str]:
+        assert words[:2] == ("logs", "slurmdbd-0")
+        return subprocess.CompletedProcess(words, 0, self._words, "")
+
+
+STATEMENT = f'{CONVERTING}: alter table "dev_job_table"... (altering table, for 77 s)'
+
+
+@pytest.mark.parametrize("converts", [True, False])
+def test_the_time_in_which_slurmdbd_converts_its_database_does_not_count(
+    monkeypatch: pytest.MonkeyPatch, *, converts: bool
+) -> None:
+    cluster, told = Converting(5000, f"slurmdbd: {STATEMENT}\n" if converts else "slurmdbd: starting\n"), list[str]()
+    monkeypatch.setattr(rollout, "time", cluster)
+    with nullcontext() if converts else pytest.raises(Failure, match="after 900 s still not ready: slurmdbd"):
+        wait(cluster, cluster.document, told, timeout=900)
+    assert (told[-1] == f"waiting for slurmdbd (0 of 1 ready); {STATEMENT}") == converts
 
 
 # What counts as a node that the proof of a new cluster may use
