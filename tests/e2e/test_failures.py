@@ -144,6 +144,8 @@ def _back_to_normal(case: Case) -> None:
         slurmstack("local", "restart-node", case.machine)
     case.slurm.kubectl.run("taint", "node", case.machine, f"{SHUTDOWN.partition('=')[0]}-", check=False)
     wait_until(lambda: case.is_ready(case.machine), "the machine is back")
+    # One that was to leave the machine does so now, and another one comes.
+    wait_until(lambda: len(_ready(case.slurm)) == (1 if case.state is None else 2), "all controllers are ready")
     wait_until(case.answers, "slurmctld answers in the end")
 
 
