@@ -14,7 +14,7 @@ from cli.kubectl.pods import DATABASE, STATE_FILE, configuration_of, put
 from cli.text import brief, printable
 from images.common.slurm_jobs import JobList
 from images.common.slurm_records import Columns, Has, NodeRecord, node_records
-from slurm.names import CONFINEMENT
+from slurm.names import CONFINEMENT, STATE_DIR
 
 LATE = 124
 """Exit status of a question that was not answered in its time."""
@@ -112,7 +112,7 @@ DOCTOR = Wanted(
         ("namespaces",),
     ),
     # Slurm tries munge for longer than a question may take, and then names it: so it is asked itself.
-    first=("clock", "configuration", "munge", "slurmctld"),
+    first=("clock", "configuration", "room", "munge", "slurmctld"),
     then=("nodes", "jobs", "partitions"),
     jobs=JobList(
         "id", "user", "account", "qos", "partitions", "state", "reason", "detail", "node_list", "left", "start",
@@ -128,6 +128,7 @@ _LISTED = Columns(("NodeHost", "StateLong", "Timestamp", "User", "Reason", "Extr
 _QUESTIONS = {
     "clock": "date +%s",
     "configuration": f"cat {STATE_FILE}",
+    "room": f"df --block-size=1 --output=avail,size {STATE_DIR}",
     "munge": "timeout 1 sh -c 'munge -n | unmunge' 2>&1 >/dev/null",
     "slurmctld": "sinfo --noheader --format=%R 2>&1",
     "sinfo": f"sinfo --all --Node --noheader '{_LISTED.option}' 2>&1",
@@ -164,6 +165,7 @@ def listed_node(row: Mapping[str, str]) -> ListedNode:
 _READERS: Mapping[str, Callable[[str], Any]] = {
     "clock": float,
     "configuration": configuration_of,
+    "room": lambda text: tuple(map(int, text.split()[-2:])),
     "sinfo": _listed,
     "nodes": lambda text: tuple(node_records(text, SlurmNode)),
     "partitions": lambda text: {name: state for name, state in _PARTITION.findall(text) if state != "UP"},

@@ -97,6 +97,8 @@ class Snapshot:
     """None where it was not asked."""
     configuration: Mapping[str, Any] | None = None
     """The configuration agent's state."""
+    room: tuple[int, int] | None = None
+    """Bytes that are free on slurmctld's state volume, and all of them."""
     sinfo: tuple[ListedNode, ...] = ()
     nodes: tuple[SlurmNode, ...] = ()
     jobs: tuple[Job, ...] = ()

@@ -289,28 +289,16 @@ def _serve(log: Log) -> NoReturn:
             weights.round()
 
 
-def _epoch() -> Path | None:
-    """Where the state is that this pod has; None while it stands by."""
-    with contextlib.suppress(OSError):
-        return STATE.readlink() if STATE.exists() else None
-    return None
-
-
 def _stand_by(log: Log) -> None:
     """Return when the state is this pod's (images/controller/standby.py). When it is no longer, this begins anew."""
-    wait_for(
-        "this controller to be the active one; standing by",
-        lambda: _epoch() is not None,
-        log,
-        poll_seconds=EPOCH_SECONDS,
-    )
-    epoch = _epoch()
+    wait_for("this controller to be the active one; standing by", STATE.exists, log, poll_seconds=EPOCH_SECONDS)
+    epoch = STATE.resolve()
 
     def watch() -> None:
-        while epoch is not None and _epoch() == epoch:
+        while STATE.resolve() == epoch and epoch.exists():
             time.sleep(EPOCH_SECONDS)
         log("another controller has taken over; standing by")
-        os.execv(sys.argv[0], sys.argv)  # noqa: S606
+        os.execv(sys.argv[0], sys.argv)  # noqa: S606 - its port is free: what it has open closes with it
 
     threading.Thread(target=watch, daemon=True, name="epoch").start()
 

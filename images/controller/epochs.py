@@ -32,9 +32,6 @@ _LENGTH: Final = 128
 """Of the file, always: it is overwritten in place."""
 
 
-_NONE: Final[tuple[str, list[str]]] = "", []
-
-
 def now() -> float:
     """Seconds on a clock that goes on while the machine is suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -109,7 +106,7 @@ class Candidate:
         if directory is None:
             # While a standby is added the only controller still runs, without an epoch. Looked for twice: a directory
             # that is renamed in the same moment may be in no list.
-            is_sure, self._seen = self._seen == _NONE, _NONE
+            is_sure, self._seen = self._seen == ("", []), ("", [])
             return self._take(terms.adopt(self._volume)) if self._is_first and is_sure else None
         words, number = _words(directory), str(terms.number_of(directory))
         if words[:2] == [number, self._me]:  # of an earlier container of this pod

@@ -12,6 +12,7 @@ import os
 import pwd
 import signal
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -52,7 +53,7 @@ class Standby:
         self._candidate, self._kube, self._me, self._log = candidate, kube, me, log
         self._epoch: Epoch | None = None
         self._answered = now()
-        self._pid = 0
+        self._slurmctld: subprocess.Popen[bytes] | None = None
         self._is_ending = self._is_over = False
 
     def answer(self, _path: str) -> Answer:
@@ -74,11 +75,15 @@ class Standby:
                 _forget()
                 self._log(f"no longer active: {reason}")
                 os._exit(1)
-            self._reap()
-            if self._is_ending and not self._pid:
+            code = self._slurmctld.poll() if self._slurmctld is not None else None
+            if code is not None:
+                self._log(f"slurmctld has ended with {code}")
+                if code and not self._is_ending:  # it has failed, and starts again here
+                    os._exit(abs(code))
+            if code is not None or (self._is_ending and self._slurmctld is None):
                 self._hand_over()
-            if self._epoch is not None and not self._pid:
-                self._pid = os.posix_spawn(_SLURMCTLD, [_SLURMCTLD], os.environ, setsid=True)
+            if self._epoch is not None and self._slurmctld is None:
+                self._slurmctld = subprocess.Popen([_SLURMCTLD], start_new_session=True)
             time.sleep(ROUND_SECONDS)
 
     def _follow_volume(self) -> None:
@@ -108,16 +113,6 @@ class Standby:
         if self._kube is not None:
             threading.Thread(target=lead_here, args=(self._kube, self._me, epoch, self._log), daemon=True).start()
 
-    def _reap(self) -> None:
-        with contextlib.suppress(ChildProcessError):
-            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                if ended[0] == self._pid:
-                    self._pid, code = 0, os.waitstatus_to_exitcode(ended[1])
-                    self._log(f"slurmctld has ended with {code}")
-                    if code and not self._is_ending:  # it has failed, and starts again here
-                        os._exit(abs(code))
-                    self._hand_over()
-
     def _hand_over(self) -> NoReturn:
         self._is_over = True
         if self._epoch is not None:
@@ -128,8 +123,8 @@ class Standby:
 
     def _kill(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
-            if self._pid:
-                os.killpg(self._pid, number)
+            if self._slurmctld is not None:
+                os.killpg(self._slurmctld.pid, number)
 
 
 def _forget() -> None:

@@ -29,7 +29,7 @@ from cli.logs.gather import gather
 from cli.logs.lines import in_order
 from config import load_config
 from slurm.local_cluster import local_directory
-from slurm.names import GENERATED, POOL_LABEL, SSH_PORT
+from slurm.names import ACTIVE, CONTROLLER_HOST, GENERATED, POOL_LABEL, SSH_PORT
 from tests import command
 from tests.e2e.shell import Shell
 from tests.nodes import LIMIT_S, SHOW, is_idle, node_states, run_now
@@ -189,9 +189,11 @@ class SlurmOnKubernetes:
 
     def slurm(self, command: str, *, check: bool = True) -> str:
         """What a Slurm command prints that an administrator runs beside slurmctld."""
-        done = self._beside_slurmctld.run(command, EXEC_S)
+        standby = self.sections.get("controller", {}).get("standby")
+        done = None if standby else self._beside_slurmctld.run(command, EXEC_S)
         if done is None:
-            return self.exec("controller-0", "/bin/bash", "-c", command, container="slurmctld", check=check)
+            pod = f"service/{CONTROLLER_HOST}" if standby else CONTROLLER_HOST
+            return self.exec(pod, "/bin/bash", "-c", command, container="slurmctld", check=check)
         status, printed, complained = done
         assert not check or status == 0, f"{command}: {status}\n{printed}\n{complained}"
         return printed
@@ -268,9 +270,19 @@ class SlurmOnKubernetes:
         """
         name = f"saved-{secrets.token_hex(4)}"
         job = self.submit("true", "--hold", f"--job-name={name}")
-        queue = local_directory() / "volumes" / self.namespace / "controller-state" / "job_state"
-        wait_until(lambda: queue.exists() and name.encode() in queue.read_bytes(), "slurmctld has saved its queue")
+        wait_until(lambda: name.encode() in self.saved("job_state"), "slurmctld has saved its queue")
         self.slurm(f"scancel {job}")
+
+    @property
+    def state(self) -> Path:
+        """The directory of slurmctld's state volume."""
+        return local_directory() / "volumes" / self.namespace / "controller-state"
+
+    def saved(self, name: str) -> bytes:
+        """A file of slurmctld's state; with two controllers it is in the directory of the last one's turn."""
+        return b"".join(
+            path.read_bytes() for path in (self.state / name, *self.state.glob(f"term-*/{name}")) if path.exists()
+        )
 
     def job_field(self, job: str, key: str) -> str:
         """A field of a job as slurmctld has it; empty where it no longer knows the job."""
@@ -330,6 +342,14 @@ class SlurmOnKubernetes:
             for pod in found
             if not any(owner["kind"] == "Job" for owner in pod["metadata"].get("ownerReferences", []))
         }
+
+    def active(self) -> list[str]:
+        """The controllers that say of themselves that they are the active one."""
+        return [name for name, pod in self.pods().items() if ACTIVE in pod["metadata"].get("labels", {})]
+
+    def turn(self) -> str:
+        """The directory in which the state of two controllers lies: another one has another one's turn."""
+        return next((path.name for path in self.state.glob("term-*")), "")
 
     def pod_uids(self) -> dict[str, str]:
         """Identity of each pod: another uid is another pod of the same name. One that an earlier test ended is none."""

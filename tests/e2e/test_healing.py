@@ -13,7 +13,6 @@ import pytest
 from cli.kubectl.client import is_true
 from local import namespaces
 from local.addresses import BRIDGE
-from slurm.local_cluster import local_directory
 from tests.e2e.harness import SlurmOnKubernetes, slurmstack, wait_until
 from tests.switched_off import switch_off
 
@@ -91,8 +90,7 @@ def test_slurmctld_whose_machine_is_lost_is_said_in_one_sentence_and_starts_else
     condition = f"only once {machine} is really off, as two slurmctld on one state lose jobs: kubectl "
     # What it knows of accounts it writes every 5 min. One that has never done so waits for slurmdbd, which may be lost.
     slurm.slurm("scontrol reconfigure")
-    accounts = local_directory() / "volumes" / slurm.namespace / "controller-state" / "assoc_mgr_state"
-    wait_until(accounts.exists, "slurmctld has saved what it knows of accounts")
+    wait_until((slurm.state / "assoc_mgr_state").exists, "slurmctld has saved what it knows of accounts")
     switch_off(machine)
     try:
         wait_until(lambda: down in _said(slurm, "status"), lambda: f"status says so: {_said(slurm, 'status')}")

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from subprocess import CompletedProcess, Popen
+from subprocess import CompletedProcess
 from typing import Any
 
 from images.common import terms
@@ -65,14 +65,22 @@ class StandbySandbox(SlurmSandbox):
             self.jwt_secret: "/secrets/jwt",
         }  # fmt: skip
         pod = self.add_pod(name, "controller", binds)
-        pod.start_program("config-agent", NO_API_SERVER)
+        self.start_agent(pod)
         self.start_standby(pod)
         return pod
 
-    def start_standby(self, pod: Pod) -> Popen[bytes]:
+    def start_agent(self, pod: Pod) -> None:
+        """Returns when it can be seen in the pod, as `start_standby` does: nobody shall start a second one, which
+        would end when this pod is the active one, as its port is taken.
+        """
+        process = pod.start_program("config-agent", NO_API_SERVER)
+        wait_until(lambda: self.runs("config-agent", pod) or process.poll() is not None, self.logs)
+
+    def start_standby(self, pod: Pod) -> None:
         """As kubelet starts a container again, too."""
         env = {"POD_UID": str(self._numbers[pod.name]), **NO_API_SERVER}
-        return pod.start_program("standby", env, container="slurmctld")
+        process = pod.start_program("standby", env, container="slurmctld")
+        wait_until(lambda: self.runs("standby", pod) or process.poll() is not None, self.logs)
 
     def run(
         self, command: Sequence[str] | str, *, pod: str = CLIENT, timeout: float = HANG_SECONDS,
@@ -125,7 +133,7 @@ class StandbySandbox(SlurmSandbox):
             if not self.runs("standby", pod):
                 self.start_standby(pod)
             if not self.runs("config-agent", pod):
-                pod.start_program("config-agent", NO_API_SERVER)
+                self.start_agent(pod)
         wait_until(lambda: "is UP" in self.run("scontrol ping").stdout and self.stands_by(self.other), self.logs)
 
     def signal_all(self, pod: Pod, number: signal.Signals) -> None:

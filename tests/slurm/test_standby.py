@@ -68,7 +68,16 @@ def test_a_holder_that_wakes_up_after_it_has_lost_the_state_writes_nothing_that_
     time.sleep(1)
     assert cluster.files() == files
     assert cluster.queue() == after
-    wait_until(lambda: "standing by" in holder.log("config-agent").rpartition("taken over")[2], cluster.logs)
+
+    def of_new_agent() -> str:
+        return holder.log("config-agent").rpartition("taken over")[2]
+
+    wait_until(lambda: "standing by" in of_new_agent(), cluster.logs)
+    cluster.start_standby(holder)
+    wait_until(lambda: cluster.stands_by(holder), cluster.logs)
+    cluster.holder.run("pkill -TERM -f libexec/slurmstack/standby")
+    wait_until(lambda: " is active" in of_new_agent(), cluster.logs)
+    assert cluster.holder is holder
 
 
 def test_slurmctld_is_killed_when_the_volume_hangs(cluster: StandbySandbox) -> None:

@@ -95,7 +95,14 @@ FULL = (
     Step(
         name="failures",
         about="the contract about failures (tests/e2e/failures.md), on a local Kubernetes",
-        pytest=("-n", "0", "-m", "failures", "tests/e2e"),
+        pytest=("-n", "0", "-m", "failures and not standby", "tests/e2e"),
+        after=(DOWN,),
+        needs_no_cluster=True,
+    ),
+    Step(
+        name="standby",
+        about="the part of that contract with a controller that stands by",
+        pytest=("-n", "0", "-m", "failures and standby", "tests/e2e"),
         after=(DOWN,),
         needs_no_cluster=True,
     ),

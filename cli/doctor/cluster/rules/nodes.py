@@ -33,6 +33,9 @@ _JOINING = 120
 _TOO_SMALL = re.compile(r"Low (RealMemory|socket|CPUs|TmpDisk|cores)|gres.*count", re.IGNORECASE)
 """Slurm's reasons for a node that has less than it was said to have."""
 
+LEAST_ROOM = 0.01
+"""Of the state volume."""
+
 _HANGS = re.compile(r"did not end in|of an earlier run does not end")
 """What a check says that was ended, or is not begun again (images/health/runner.py)."""
 
@@ -47,12 +50,22 @@ def find(cluster: Snapshot) -> Iterator[Finding]:
         yield _silent(cluster, restore)
     elif "slurm" in cluster.unread and cluster.knows("pods"):
         yield from _not_there(cluster)
+    yield from _no_room(cluster)
     for node in sorted(cluster.nodes, key=lambda node: in_order(node.name)):
         yield from _node(cluster, node)
     if not cluster.slurmctld and cluster.knows("slurm", "nodes"):
         yield from _strangers(cluster)
     for name in cluster.config.worker_nodes:
         yield from _elastic(cluster, name)
+
+
+def _no_room(cluster: Snapshot) -> Iterator[Finding]:
+    """With what is left slurmctld would refuse jobs soon, if it does not do so yet."""
+    if cluster.room is not None and cluster.room[0] < cluster.room[1] * LEAST_ROOM:
+        free, size = (f"{count / 2**20:.0f} MiB" for count in cluster.room)
+        cause = f"slurmctld's state volume is full: {free} of {size} are free, and it accepts no job"
+        mend = "make it larger: `slurmstack:controller: {storage: ...}`, then `slurmstack up`"
+        yield Finding("claim controller-state", "error", cause, mend, weight=10)
 
 
 def _silent(cluster: Snapshot, restore: tuple[str, str] | None) -> Finding:

@@ -209,7 +209,9 @@ def _container(cluster: Snapshot, pod: Pod, item: Object) -> tuple[str, str, str
         return f"{who} was killed for memory", message, mend
     code, restarts = ended.get("exitCode", 0), item.get("restartCount", 0)
     recent = 0 < cluster.now - at(ended.get("finishedAt")) < RECENT
-    often = recent and restarts >= (1 if pod.component == CONTROLLER else OFTEN)
+    # Of two controllers the one that has handed over has ended once, as it should.
+    is_one = pod.component == CONTROLLER and not _stands_by(cluster, pod.name)
+    often = recent and restarts >= (1 if is_one else OFTEN)
     if why == "CrashLoopBackOff" or (code and often):
         last = f"the last with exit status {code} ({ended.get('reason', '')})"
         return f"{who} restarts: {restarts} times, {last}", _last_lines(message), f"{logs} --previous"

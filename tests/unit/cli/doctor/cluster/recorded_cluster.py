@@ -30,7 +30,8 @@ NOW = "2099-01-01T00:00:00Z"
 def recorded() -> RecordedCluster:
     """A whole cluster: two idle nodes, nothing in the queue, the configuration of the stack file."""
     document = json.loads(RECORDED.read_text(encoding="utf-8"))
-    slurm = {name: (code, text) for name, (code, text) in document["slurm"].items()}
+    slurm: dict[str, tuple[int, Any]] = {"room": (0, f"     Avail  1B-blocks\n{2**30} {2**31}\n")}
+    slurm |= {name: (code, text) for name, (code, text) in document["slurm"].items()}
     active = {"active": config_hash(render(CONFIG)), "pending": None, "rejected": None}
     slurm["jobs"] = (0, [])
     slurm |= {"squeue": (1, "slurm_load_jobs error: Invalid job id specified"), "sacct": (0, "")}

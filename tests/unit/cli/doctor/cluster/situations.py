@@ -264,6 +264,8 @@ SITUATIONS: dict[str, tuple[Ill, str, str]] = {  # what is done, the cause that 
         "was killed for memory", "more memory"),
     "a daemon ends again and again": (lambda c: c.waiting("login-0", "CrashLoopBackOff", last=(1, "Error")),
         "restarts: 7 times, the last with exit status 1 (Error)", "kubectl logs -n slurm login-0"),
+    "state volume is full": (lambda c: c.slurm.update(room=(0, f"     Avail  1B-blocks\n4096 {2**26}\n")),
+        "slurmctld's state volume is full: 0 MiB of 64 MiB are free", "slurmstack:controller: {storage: ...}"),
     "controller restarts": (restarts("controller-0"), "pod controller-0: config-agent restarts", "--previous"),
     "pod does not get ready": (lambda c: c.unready("login-0"), "pod login-0 is not ready after", "kubectl logs"),
     "machine is lost": (lost_machine("node-0"), "the Kubernetes machine node-0 is not ready", "describe node node-0"),

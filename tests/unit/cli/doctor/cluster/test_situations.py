@@ -110,6 +110,7 @@ def test_of_the_log_of_a_program_that_has_ended_its_end_is_shown() -> None:
 
 FINE: dict[str, Ill] = {
     "two controllers": two_controllers,
+    "a controller that has handed over to the other one": both(two_controllers, restarts("controller-0", 1)),
     "nothing": lambda _: None,
     **{reason: queued("12", reason) for reason in ("Priority", "JobHeldUser", "QOSMaxJobsPerUserLimit")},
     "a step that succeeded at the second try": tried_again,
