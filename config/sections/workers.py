@@ -17,6 +17,7 @@ from config.sections.machines import (
     GpusOfNode,
     Machines,
     dotted,
+    from_preset,
 )
 
 MAX_POOL_SIZE = 5000
@@ -48,11 +49,6 @@ Feature = Annotated[
 ]
 
 
-def _parts_are_enough(schema: dict[str, Any]) -> None:
-    """Where the cloud makes the machines, `resources` may name only what differs from the preset."""
-    schema.pop("required", None)
-
-
 def _preset_or_resources(schema: dict[str, Any]) -> None:
     """A pool says what its workers have, or which machines they fill."""
     schema["required"] = [name for name in schema["required"] if name != "resources"]
@@ -65,7 +61,7 @@ def _preset_or_resources(schema: dict[str, Any]) -> None:
 class Resources(Section):
     """What one worker offers to Slurm. Where the cloud makes the machines, the preset gives what is left out."""
 
-    model_config = ConfigDict(json_schema_extra=_parts_are_enough)
+    model_config = ConfigDict(json_schema_extra=from_preset)
 
     cpus: int = Field(ge=1, le=4096, strict=True)
     """CPUs of one node, as Slurm counts them (`CPUs=`). Required with the kind `existing`."""
