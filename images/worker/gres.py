@@ -68,14 +68,18 @@ def write_gres_conf(
 def find_devices(
     conf: NodeConf, vendor: str, *, runner: Runner, log: Callable[[str], None], root: Path = Path("/")
 ) -> list[Device]:
-    """The GPUs that the pod has, in the order in which Slurm numbers them."""
+    """The GPUs that the pod has, in the order in which Slurm numbers them.
+
+    It takes the types in the order in which the node offers them, and those of a type in that of the lines.
+    """
     if conf.is_divided:
-        devices = _divided(conf, runner, log, root)
+        devices = _divided(runner, log, root)
     else:
         devices = _typed(conf, _amd(root) if vendor == "amd" else [*_nvidia(root).values()], log)
     if not devices:
         log("no GPUs were found, and Slurm will drain this node for it")
-    return devices
+    types = [one.type for one in conf.gpus]
+    return sorted(devices, key=lambda device: types.index(device.kind) if device.kind in types else len(types))
 
 
 def _typed(conf: NodeConf, devices: Sequence[Device], log: Callable[[str], None]) -> list[Device]:
@@ -99,18 +103,12 @@ def _typed(conf: NodeConf, devices: Sequence[Device], log: Callable[[str], None]
         else:
             types = ", ".join(one.type for one in conf.gpus)
             log(f"{device.files[0]} is called {device.model!r}, which is none of {types}, or is one too many")
-    return _as_offered(conf, found)
+    return found
 
 
 def _plain(name: str) -> str:
     """A name without what people write in different ways."""
     return re.sub("[^a-z0-9]", "", name.lower())
-
-
-def _as_offered(conf: NodeConf, devices: Sequence[Device]) -> list[Device]:
-    """Slurm takes the types in the order in which the node offers them, and those of a type in that of the lines."""
-    types = {kind: number for number, kind in enumerate(one.type for one in conf.gpus)}
-    return sorted(devices, key=lambda device: types.get(device.kind, len(types)))
 
 
 def own_lines(conf: NodeConf, vendor: str, topology: Topology | None, devices: Sequence[Device]) -> list[str]:
@@ -163,7 +161,7 @@ def _nvidia(root: Path) -> dict[int, Device]:
     }
 
 
-def _divided(conf: NodeConf, runner: Runner, log: Callable[[str], None], root: Path) -> list[Device]:
+def _divided(runner: Runner, log: Callable[[str], None], root: Path) -> list[Device]:
     """Parts of NVIDIA's GPUs (MIG); none, and the reason in the log, where they cannot be found.
 
     Slurm finds them with NVIDIA's library and a plugin that Debian has for one version of Slurm only. Here the driver's
@@ -181,8 +179,7 @@ def _divided(conf: NodeConf, runner: Runner, log: Callable[[str], None], root: P
     except (OSError, ValueError, ET.ParseError) as error:
         log(f"the parts of the GPUs cannot be found: {error}")
         return []
-    there = [device for device in devices if all((root / file.lstrip("/")).exists() for file in device.files)]
-    return _as_offered(conf, there)
+    return [device for device in devices if all((root / file.lstrip("/")).exists() for file in device.files)]
 
 
 def _parts(runner: Runner) -> Iterator[tuple[int, str, tuple[str, str]]]:
