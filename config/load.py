@@ -85,8 +85,6 @@ def read_document(path: Path) -> Any:
     except OSError as error:
         meant = path.with_name(f"Pulumi.{path.name}.yaml")
         message = f"cannot be read: {error.strerror}{f'; did you mean {meant}?' if meant.exists() else ''}"
-    except _RefusedError as error:
-        message = str(error)
     except yaml.MarkedYAMLError as error:
         line = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
         message = f"is not valid YAML{line}: {error.problem}; check the indent of this line and of the one above"
@@ -166,10 +164,6 @@ def encrypted_problem(name: str) -> Problem:
     )
 
 
-class _RefusedError(yaml.YAMLError):
-    """What YAML allows and a stack file does not."""
-
-
 class _Loader(yaml.SafeLoader):
     """Reads `off`, `yes` and `1:30:00` as text, as Pulumi does (YAML 1.2), not as no, yes and 5400 (YAML 1.1).
 
@@ -193,8 +187,8 @@ class _Loader(yaml.SafeLoader):
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: ARG002
         line = node.start_mark.line + 1
         if node.tag == "tag:yaml.org,2002:int" and re.fullmatch(r"[-+]?0[0-7_]+", str(node.value)):
-            message = f"has {node.value} in line {line}, which Pulumi reads in base 8: write it without the leading 0"
-            raise _RefusedError(message)
+            message = f"{node.value} in line {line}, which Pulumi reads in base 8: write it without the leading 0"
+            raise yaml.YAMLError(message)
         return super().construct_object(node, deep=True)  # which refuses an alias inside of what it names
 
 

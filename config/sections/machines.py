@@ -127,11 +127,6 @@ MigProfile = Annotated[
 """What a part of a GPU has: sevenths of its cores, and memory."""
 
 
-def dotted(profile: str) -> str:
-    """A profile's name as the device plugin writes it: a plus is allowed neither there nor in `--gpus`."""
-    return profile.replace("+", ".")
-
-
 def from_preset(schema: dict[str, Any]) -> None:
     """Where the cloud makes the machines, only what differs from the preset has to be named."""
     schema.pop("required", None)

@@ -11,14 +11,7 @@ from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag
 
 from config.base import Cpu, Matching, Quantity, Section, Span, Volume, at_least, span_of
 from config.names import LabelKey, LabelValue, ObjectName, dns_label
-from config.sections.machines import (
-    MAX_GROUP_SIZE,
-    Gpus,
-    GpusOfNode,
-    Machines,
-    dotted,
-    from_preset,
-)
+from config.sections.machines import MAX_GROUP_SIZE, Gpus, GpusOfNode, Machines, from_preset
 
 MAX_POOL_SIZE = 5000
 """Nodes in one pool at most: the size that Kubernetes itself is tested to (5,000 nodes in a cluster)."""
@@ -242,16 +235,14 @@ class WorkerPool(Machines):
         return self.size.min if isinstance(self.size, Range) else self.size
 
     @property
-    def gpu_types(self) -> tuple[str, ...]:
-        """What Slurm calls its GPUs (`--gpus=TYPE:N`), in order; none where they have no type, or there are none."""
-        return tuple(filter(None, self.gpu_kinds))
-
-    @property
     def gpu_kinds(self) -> dict[str, int]:
-        """How many GPUs, or parts of them, a node has of each type, in Slurm's order; a type may be empty."""
+        """How many GPUs, or parts of them, a node has of each type (`--gpus=TYPE:N`), in Slurm's order.
+
+        The type may be empty.
+        """
         gpus = self.resources.gpus
-        if gpus.mig:
-            return {dotted(profile): count for profile, count in sorted(gpus.mig.items())}
+        if gpus.mig:  # as the device plugin writes profiles: a plus is allowed neither there nor in `--gpus`
+            return {profile.replace("+", "."): count for profile, count in sorted(gpus.mig.items())}
         if gpus.kinds:
             return {kind.type: kind.count for kind in gpus.kinds}
         named = re.match(r"gpu-([a-z0-9]+)", self.platform or "")
