@@ -17,7 +17,7 @@ from components.controller import Controller, ControllerArgs
 from components.elastic import Elastic
 from components.exporter import Exporter, ExporterArgs
 from components.health import Health, HealthArgs
-from components.image_trial import ImageTrial, ImageTrialArgs
+from components.image_trial import ImageTrial
 from components.jail import Jail, Mount
 from components.kit import pods
 from components.kit.context import Scope, recommended_labels
@@ -121,7 +121,7 @@ class SlurmCluster(pulumi.ComponentResource):
             root=self,
             first_class=self._create_priority(config),
         )
-        trial = ImageTrial(f"{name}-images", ImageTrialArgs(scope=scope, config=config), inside)
+        trial = ImageTrial(f"{name}-images", scope, inside)
         scope = self._scope = replace(scope, tried=trial.job)
         self._create_nodes_service()
         self.secrets = Secrets(f"{name}-secrets", scope, inside)

@@ -245,7 +245,7 @@ def _slurmd(args: WorkerPoolArgs) -> k8s.core.v1.ContainerArgs:
             memory=pool.resources.memory,
             memory_limit=pool.resources.memory,
             disk=pods.disk_for(pool.tmp),
-            devices={**extended_resources(pool.resources.gpus), **args.placement.devices},
+            devices={**extended_resources(pool), **args.placement.devices},
         ),
     )
 

@@ -38,11 +38,8 @@ def load_config(sections: Mapping[str, Any]) -> ClusterConfig:
     Raises ConfigError with everything that is wrong: each section is checked by itself, then what holds between
     sections, as far as the sections could be read.
     """
-    if encrypted := [place for name, value in sections.items() for place in _encrypted(value, name)]:
-        raise ConfigError(encrypted_problem(place) for place in encrypted)
-    if nulls := [place for name, value in sections.items() for place in _quoted_nulls(value, name)]:
-        message = "is the text 'null', as `pulumi config set` writes it: take its quotes away, or the key"
-        raise ConfigError(Problem(place, message) for place in nulls)
+    if refused := [problem for name, value in sections.items() for problem in _never_meant(value, name)]:
+        raise ConfigError(refused)
     fields, valid = ClusterConfig.model_fields, dict[str, Any]()
     unknown = {name: value for name, value in sections.items() if name not in fields}
     # Misspelt sections count as written, under the names that were surely meant: nothing is said to be missing.
@@ -88,8 +85,6 @@ def read_document(path: Path) -> Any:
     except OSError as error:
         meant = path.with_name(f"Pulumi.{path.name}.yaml")
         message = f"cannot be read: {error.strerror}{f'; did you mean {meant}?' if meant.exists() else ''}"
-    except _RefusedError as error:
-        message = str(error)
     except yaml.MarkedYAMLError as error:
         line = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
         message = f"is not valid YAML{line}: {error.problem}; check the indent of this line and of the one above"
@@ -169,10 +164,6 @@ def encrypted_problem(name: str) -> Problem:
     )
 
 
-class _RefusedError(yaml.YAMLError):
-    """What YAML allows and a stack file does not."""
-
-
 class _Loader(yaml.SafeLoader):
     """Reads `off`, `yes` and `1:30:00` as text, as Pulumi does (YAML 1.2), not as no, yes and 5400 (YAML 1.1).
 
@@ -196,8 +187,8 @@ class _Loader(yaml.SafeLoader):
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: ARG002
         line = node.start_mark.line + 1
         if node.tag == "tag:yaml.org,2002:int" and re.fullmatch(r"[-+]?0[0-7_]+", str(node.value)):
-            message = f"has {node.value} in line {line}, which Pulumi reads in base 8: write it without the leading 0"
-            raise _RefusedError(message)
+            message = f"{node.value} in line {line}, which Pulumi reads in base 8: write it without the leading 0"
+            raise yaml.YAMLError(message)
         return super().construct_object(node, deep=True)  # which refuses an alias inside of what it names
 
 
@@ -221,27 +212,21 @@ def _readable_items(annotation: Any, items: Mapping[Any, Any]) -> dict[str, Any]
     return readable
 
 
-def _encrypted(value: Any, where: str) -> Iterator[str]:
-    """Where Pulumi would decrypt: `{secure: text}` and nothing else in a map."""
-    if isinstance(value, Mapping):
-        if len(value) == 1 and isinstance(value.get("secure"), str):
-            yield where
-        else:
-            for key, item in value.items():
-                yield from _encrypted(item, f"{where}.{key}")
+def _never_meant(value: Any, where: str, *, free: bool = False) -> Iterator[Problem]:
+    """What Pulumi would decrypt, `{secure: text}` and nothing else in a map, and "null" as the text of a key.
+
+    That would be taken for a name. `free`: it may be, as in Slurm's settings and in lists.
+    """
+    if isinstance(value, Mapping) and len(value) == 1 and isinstance(value.get("secure"), str):
+        yield encrypted_problem(where)
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _never_meant(item, f"{where}.{key}", free=free or key == "settings")
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _encrypted(item, f"{where}.{index}")
-
-
-def _quoted_nulls(value: Any, where: str) -> Iterator[str]:
-    """Where a stack file has "null" as text, which would be taken for a name. Slurm's settings may have it."""
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            if key != "settings":
-                yield from _quoted_nulls(item, f"{where}.{key}")
-    elif value == "null":
-        yield where
+            yield from _never_meant(item, f"{where}.{index}", free=True)
+    elif value == "null" and not free:
+        yield Problem(where, "is the text 'null', as `pulumi config set` writes it: take its quotes away, or the key")
 
 
 @cache

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from config.base import parse_bytes
-from config.sections.machines import Gpus, dotted
 from config.sections.workers import WorkerPool
 
 MEBIBYTE = 2**20
@@ -105,10 +104,11 @@ def gres(pool: WorkerPool) -> list[dict[str, Any]]:
     return [*gpus, *([{"name": "shard", "count": shard}] if shard else [])]
 
 
-def extended_resources(gpus: Gpus) -> dict[str, str]:
+def extended_resources(pool: WorkerPool) -> dict[str, str]:
     """What a pod asks Kubernetes for. Shares of a GPU are Slurm's own: the pod has all GPUs whole."""
+    gpus = pool.resources.gpus
     if gpus.mig:
-        return {f"nvidia.com/mig-{dotted(profile)}": str(count) for profile, count in sorted(gpus.mig.items())}
+        return {f"nvidia.com/mig-{profile}": str(count) for profile, count in pool.gpu_kinds.items()}
     return {_RESOURCES[gpus.vendor]: str(gpus.count)} if gpus.count else {}
 
 

@@ -17,8 +17,6 @@ from cli.stack import open_stack
 from cli.status.snapshot import JOB
 from cli.text import parse_time, plain
 
-DEFAULT_PERIOD = timedelta(hours=1)
-
 
 def logs(
     component: Annotated[
@@ -72,17 +70,10 @@ def logs(
     now = datetime.now(UTC)
     first = None if since is None else parse_time(since, now)
     if first is None and job is None:
-        first = now - DEFAULT_PERIOD
+        first = now - timedelta(hours=1)
     stack = open_stack(config)
-    found = gather(
-        reach(stack),
-        stack.config.cluster.namespace,
-        now,
-        component=component,
-        job=job,
-        since=first,
-        accounting=stack.config.accounting.enabled,
-    )
+    accounting, namespace = stack.config.accounting.enabled, stack.config.cluster.namespace
+    found = gather(reach(stack), namespace, now, component=component, job=job, since=first, accounting=accounting)
     lines = in_order(found.lines, since=first)
     for why in found.missing[:LISTED]:
         typer.echo(f"not read: {plain(why)}", err=True)

@@ -39,7 +39,9 @@ def read_dump(path: Path, draft: Draft) -> dict[str, list[str]]:
                 _put(place, word(key=key, value=value.strip("'")), draft)
         elif kind == "user" and name != "root":
             users.setdefault(name, []).append(parent)
-            draft.leave(head, "has no uid in a dump: write `id -u` into the comment at the end of the stack file")
+            own = [f"{key}={value}" for key, value in _OPTION.findall(found[3]) if key != "DefaultAccount"]
+            also = "; set with sacctmgr: " + ", ".join(own) if own and own != ["Fairshare=1"] else ""
+            draft.leave(head, f"has no uid in a dump: write `id -u` into the comment at the stack file's end{also}")
         else:
             draft.leave(head, "has what holds for the root of all accounts: set it with sacctmgr")
     return users

@@ -21,9 +21,6 @@ from config.sections.slurm import Partition
 from images.common.slurm_records import compress
 from slurm.conf import effective_settings
 
-_SHOWN = 10
-"""Lines that were not taken, where there is nothing else to say."""
-
 
 def convert(slurm_conf: Path, gres_conf: Path | None, dump: Path | None) -> tuple[str, Draft]:
     """The text, and what went into it. Raises Failure where a file cannot be read, or no node is found."""
@@ -31,7 +28,7 @@ def convert(slurm_conf: Path, gres_conf: Path | None, dump: Path | None) -> tupl
     lines = _understood(slurm_conf, draft)
     nodes = read_nodes(lines, _understood(gres_conf, draft) if gres_conf is not None else [], draft)
     if not nodes:
-        refused = [f"{one.file}:{one.line}: {one.text}: {why}" for one, why in draft.left[:_SHOWN]]
+        refused = [f"{one.file}:{one.line}: {one.text}: {why}" for one, why in draft.left[:10]]
         message = "\n".join([f"{slurm_conf} has no node that could be taken", *refused])
         raise Failure(message, hint="its NodeName lines may be in a file that it includes")
     members = _read_partitions(lines, nodes, draft)

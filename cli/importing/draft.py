@@ -14,8 +14,6 @@ from config import ConfigError, Problem, load_config
 from images.common.slurm_records import amounts
 
 _POOL: dict[str, Any] = {"worker_nodes": {"pool": {"size": 1, "resources": {"cpus": 1, "memory": "1Gi"}}}}
-_PARENT = "2147483647"
-"""What slurmdbd keeps for Fairshare=parent."""
 Path = tuple[str, ...]
 
 
@@ -132,7 +130,7 @@ def problems_of(sections: dict[str, Any]) -> tuple[Problem, ...]:
 
 def _typed(kind: str, field: str, text: str) -> Any:
     """As the stack file has it; what is not understood stays text, which `validate` refuses. `kind`: of the field."""
-    if field == "fairshare" and text == _PARENT:
+    if field == "fairshare" and text == "2147483647":  # what slurmdbd keeps for it
         return "parent"
     if field == "preempt_exempt_time" and text.isdecimal():
         return f"{int(text) // 60}:{int(text) % 60:02}"

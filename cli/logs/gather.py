@@ -38,30 +38,23 @@ def gather(
     """Read all that is about one of them, or everything. What cannot be read is noted.
 
     `since`: None for all, and of a job for its life. `accounting`: whether jobs are recorded.
-    Raises Failure where nothing could be read, or where nobody knows what was named.
+    Raises Failure where pods or nothing at all could be read, or where nobody knows what was named.
     """
-    pods, missing = [], []
-    try:
-        pods = kubectl.items("pod", "-n", namespace)
-    except Failure as failure:
-        missing.append(f"pods: {failure}")
-    there = list(containers(pods))
+    there = list(containers(kubectl.items("pod", "-n", namespace)))
     if not there:
         refuse_no_namespace(kubectl, namespace)
-        if not missing:
-            raise Failure(f"no pod runs in namespace {namespace}", hint="`slurmstack doctor` says why")
+        raise Failure(f"no pod runs in namespace {namespace}", hint="`slurmstack doctor` says why")
     if job is not None:
         known = read_job(kubectl, namespace, job, accounting=accounting)
         found = _of_job(kubectl, namespace, known, there, now=now, since=since)
     else:
         wanted = [item for item in there if component in {None, item.pod, item.name, item.component, item.pool}]
-        if there and not wanted:
+        if not wanted:
             names = sorted({word for item in there for word in (item.component, item.name, item.pool) if word})
             listed = ", ".join(names[: 3 * LISTED]) + (" ..." if names[3 * LISTED :] else "")
             message = f"there is no component, container, pool or pod {component!r}; there are: {listed}"
             raise Failure(message, code=USAGE)
         found = read_logs(kubectl, namespace, wanted, since=since)
-    found.missing[:0] = missing
     if not found.read:
         raise Failure("nothing could be read:\n" + "\n".join(f"  {line}" for line in found.missing[:LISTED]))
     return found
@@ -81,9 +74,10 @@ def _of_job(
     found = read_logs(kubectl, namespace, wanted, since=since, matches=names_job(known.ids))
     found.lines += lines
     found.read += bool(lines)
-    gone = sorted(known.nodes - {item.pod for item in there}) if there else []
     found.missing += [f"{who}: {why}" for who, why in known.missing.items()]
-    found.missing += [f"{node}: there is no such pod now" for node in gone]
+    found.missing += [
+        f"{node}: there is no such pod now" for node in sorted(known.nodes - {item.pod for item in there})
+    ]
     return found
 
 

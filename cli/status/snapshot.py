@@ -280,8 +280,6 @@ FIELDS = (
 )  # fmt: skip
 """Of sacct. A job's name may be any text, so it comes last."""
 
-_UNKNOWN_JOB = "Invalid job id"
-
 
 @dataclass(frozen=True, kw_only=True)
 class KnownJob:
@@ -329,7 +327,7 @@ def read_job(
     try:
         if shown.returncode == 0:
             present = list(JOBS.read(shown.stdout))
-        elif _UNKNOWN_JOB not in shown.stderr:
+        elif "Invalid job id" not in shown.stderr:
             missing["squeue"] = brief(complaint(shown))
     except NotUnderstoodError as error:
         missing["squeue"] = str(error)

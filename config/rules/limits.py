@@ -44,8 +44,8 @@ def limits(sections: Sections, worker_nodes: Pools, slurm: Slurm | None) -> Foun
     unknown = "worker_nodes" not in sections.valid
     there = {name: some or unknown for name, some in _generic(worker_nodes).items()}
     pools = [pool for pool in worker_nodes.values() if pool.resources.gpus.count]
-    types = {kind.lower() for pool in pools for kind in pool.gpu_types}  # limits know no capitals
-    all_known = not unknown and all(pool.gpu_types for pool in pools)
+    types = {kind.lower() for pool in pools for kind in pool.gpu_kinds}  # limits know no capitals
+    all_known = not unknown and "" not in types
     other_licenses = slurm is None or "licenses" in folded(slurm.settings)
     for where, resource in named_resources(sections.get):
         kind, _, name = resource.partition("/")

@@ -127,13 +127,8 @@ MigProfile = Annotated[
 """What a part of a GPU has: sevenths of its cores, and memory."""
 
 
-def dotted(profile: str) -> str:
-    """A profile's name as the device plugin writes it: a plus is allowed neither there nor in `--gpus`."""
-    return profile.replace("+", ".")
-
-
-def _count_from_preset(schema: dict[str, Any]) -> None:
-    """Where the cloud makes the machines, `gpus` may leave out how many there are."""
+def from_preset(schema: dict[str, Any]) -> None:
+    """Where the cloud makes the machines, only what differs from the preset has to be named."""
     schema.pop("required", None)
 
 
@@ -150,7 +145,7 @@ class GpuKind(Section):
 class Gpus(Section):
     """GPUs of one node. A number alone is their `count`, a list their `kinds`."""
 
-    model_config = ConfigDict(json_schema_extra=_count_from_preset)
+    model_config = ConfigDict(json_schema_extra=from_preset)
 
     count: int = Field(ge=0, le=MAX_GPUS, strict=True)
     """GPUs of one node, divided or not (`Gres=gpu:N`, Kubernetes resource `nvidia.com/gpu` or `amd.com/gpu`). Default
@@ -181,26 +176,17 @@ class Gpus(Section):
             return f"has {' and '.join(wanted)}, and a count of 0; say how many GPUs a node has"
         if self.vendor != "nvidia" and (self.mig or self.job_files):
             return f"has {'mig' if self.mig else 'job_files'}, which only NVIDIA's GPUs have; remove it, or vendor"
-        if self.mig and (self.shard is not None or self.type is not None):
-            return (
-                "has mig beside shard or type; its profiles are the types (--gpus=1g.10gb:1). Keep mig, or the others"
-            )
-        if self.kinds:
-            return self._problem_of_kinds()
-        if self.shard is not None and self.shard % self.count:
-            return (
-                f"has shard: {self.shard}, which {self.count} GPUs cannot share evenly; take a multiple of {self.count}"
-            )
-        return None
-
-    def _problem_of_kinds(self) -> str | None:
-        if self.type is not None or self.mig or self.shard is not None:
-            return "has kinds beside type, mig or shard; keep kinds, or the others"
-        if self.count != (total := sum(kind.count for kind in self.kinds)):
+        kinds, *others = [key for key in ("kinds", "mig", "type", "shard") if getattr(self, key)] or [""]
+        if others and kinds in {"kinds", "mig"}:
+            return f"has {kinds} beside {' and '.join(others)}; {kinds} says the types: keep it, or the others"
+        if self.kinds and self.count != (total := sum(kind.count for kind in self.kinds)):
             return f"has count: {self.count}, and kinds of {total} together; leave count out"
         if len({kind.type.lower() for kind in self.kinds}) < len(self.kinds):
             return "has a type twice among its kinds, capitals aside, as limits see it; write it once, with their sum"
-        return None
+        uneven = (
+            f"has shard: {self.shard}, which {self.count} GPUs cannot share evenly; take a multiple of {self.count}"
+        )
+        return uneven if self.shard is not None and self.shard % self.count else None
 
 
 def _counted(given: object) -> object:

@@ -11,13 +11,7 @@ from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag
 
 from config.base import Cpu, Matching, Quantity, Section, Span, Volume, at_least, span_of
 from config.names import LabelKey, LabelValue, ObjectName, dns_label
-from config.sections.machines import (
-    MAX_GROUP_SIZE,
-    Gpus,
-    GpusOfNode,
-    Machines,
-    dotted,
-)
+from config.sections.machines import MAX_GROUP_SIZE, Gpus, GpusOfNode, Machines, from_preset
 
 MAX_POOL_SIZE = 5000
 """Nodes in one pool at most: the size that Kubernetes itself is tested to (5,000 nodes in a cluster)."""
@@ -48,11 +42,6 @@ Feature = Annotated[
 ]
 
 
-def _parts_are_enough(schema: dict[str, Any]) -> None:
-    """Where the cloud makes the machines, `resources` may name only what differs from the preset."""
-    schema.pop("required", None)
-
-
 def _preset_or_resources(schema: dict[str, Any]) -> None:
     """A pool says what its workers have, or which machines they fill."""
     schema["required"] = [name for name in schema["required"] if name != "resources"]
@@ -65,7 +54,7 @@ def _preset_or_resources(schema: dict[str, Any]) -> None:
 class Resources(Section):
     """What one worker offers to Slurm. Where the cloud makes the machines, the preset gives what is left out."""
 
-    model_config = ConfigDict(json_schema_extra=_parts_are_enough)
+    model_config = ConfigDict(json_schema_extra=from_preset)
 
     cpus: int = Field(ge=1, le=4096, strict=True)
     """CPUs of one node, as Slurm counts them (`CPUs=`). Required with the kind `existing`."""
@@ -246,16 +235,14 @@ class WorkerPool(Machines):
         return self.size.min if isinstance(self.size, Range) else self.size
 
     @property
-    def gpu_types(self) -> tuple[str, ...]:
-        """What Slurm calls its GPUs (`--gpus=TYPE:N`), in order; none where they have no type, or there are none."""
-        return tuple(filter(None, self.gpu_kinds))
-
-    @property
     def gpu_kinds(self) -> dict[str, int]:
-        """How many GPUs, or parts of them, a node has of each type, in Slurm's order; a type may be empty."""
+        """How many GPUs, or parts of them, a node has of each type (`--gpus=TYPE:N`), in Slurm's order.
+
+        The type may be empty.
+        """
         gpus = self.resources.gpus
-        if gpus.mig:
-            return {dotted(profile): count for profile, count in sorted(gpus.mig.items())}
+        if gpus.mig:  # as the device plugin writes profiles: a plus is allowed neither there nor in `--gpus`
+            return {profile.replace("+", "."): count for profile, count in sorted(gpus.mig.items())}
         if gpus.kinds:
             return {kind.type: kind.count for kind in gpus.kinds}
         named = re.match(r"gpu-([a-z0-9]+)", self.platform or "")

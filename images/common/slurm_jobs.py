@@ -34,11 +34,6 @@ _YEAR: Final = 365 * 24 * 3600
 """Seconds of the limit that the backfill scheduler gives to a job that has none, when it starts it."""
 
 
-def base_state(shown: str) -> str:
-    """`PENDING`, `RUNNING`, ...: what a job is besides a state that squeue shows in place of that."""
-    return _MORE_STATES.get(shown, shown)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Job:
     """A job that has not ended, or the tasks of an array that wait together. What was not asked for has its default."""
@@ -83,7 +78,7 @@ class Job:
     @property
     def base_state(self) -> str:
         """`PENDING`, `RUNNING`, ...: what it is besides a state that squeue shows in place of that."""
-        return base_state(self.state)
+        return _MORE_STATES.get(self.state, self.state)
 
     @property
     def waits(self) -> bool:

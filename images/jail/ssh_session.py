@@ -55,7 +55,6 @@ FAILED: Final = 255
 """What ssh itself ends with where there is no session."""
 
 _PR_SET_CHILD_SUBREAPER: Final = 36
-_CREDENTIALS: Final = struct.Struct("3i")
 _LAST_OUTPUT_SECONDS: Final = 0.3
 
 
@@ -151,7 +150,7 @@ def _copy(source: int, target: int) -> None:
 
 def _is_own(peer: socket.socket) -> bool:
     """Whether it is the same user's: any process of the pod could connect, or listen in another's place."""
-    _, uid, _ = _CREDENTIALS.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    _, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     return bool(uid == os.getuid())
 
 

@@ -167,10 +167,9 @@ def sackd() -> None:
         become(["/usr/sbin/sackd", "-D", "--conf-server", controller], log, user=user)
 
 
-def serve(
-    log: Log, limits: Mapping[str, int], *, config: Path, binds: Sequence[Bind] = LOGIN_BINDS, access: str = ""
-) -> NoReturn:
+def serve(log: Log, *, config: Path, binds: Sequence[Bind] = LOGIN_BINDS, access: str = "") -> NoReturn:
     """Become sshd. `access`: as for `pam_service`. Raises CannotGoOnError."""
+    limits = parse_limits(os.environ.get("USER_LIMITS", ""))
     prepare(Path(os.environ.get("JAIL", "/jail")), binds, log)
     set_up_shares(limits, log)
     sssd = bool(os.environ.get("SSSD_PIPES"))
@@ -186,4 +185,4 @@ def main() -> None:
     with program("sshd") as log:
         sackd = pwd.getpwnam("slurm")
         own_directory(RUN_SLURM, sackd.pw_uid, sackd.pw_gid)
-        serve(log, parse_limits(os.environ.get("USER_LIMITS", "")), config=CONFIG)
+        serve(log, config=CONFIG)

@@ -93,5 +93,4 @@ def main() -> None:
     """Entry point."""
     with program("worker-sshd") as log:
         start_ending(socket.gethostname(), log)
-        limits = sshd.parse_limits(os.environ.get("USER_LIMITS", ""))
-        sshd.serve(log, limits, config=CONFIG, binds=BINDS, access="has-job")
+        sshd.serve(log, config=CONFIG, binds=BINDS, access="has-job")

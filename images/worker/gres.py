@@ -68,14 +68,18 @@ def write_gres_conf(
 def find_devices(
     conf: NodeConf, vendor: str, *, runner: Runner, log: Callable[[str], None], root: Path = Path("/")
 ) -> list[Device]:
-    """The GPUs that the pod has, in the order in which Slurm numbers them."""
+    """The GPUs that the pod has, in the order in which Slurm numbers them.
+
+    It takes the types in the order in which the node offers them, and those of a type in that of the lines.
+    """
     if conf.is_divided:
-        devices = _divided(conf, runner, log, root)
+        devices = _divided(runner, log, root)
     else:
-        devices = _typed(conf, _amd(root) if vendor == "amd" else [device for _, device in _nvidia(root)], log)
+        devices = _typed(conf, _amd(root) if vendor == "amd" else [*_nvidia(root).values()], log)
     if not devices:
         log("no GPUs were found, and Slurm will drain this node for it")
-    return devices
+    types = [one.type for one in conf.gpus]
+    return sorted(devices, key=lambda device: types.index(device.kind) if device.kind in types else len(types))
 
 
 def _typed(conf: NodeConf, devices: Sequence[Device], log: Callable[[str], None]) -> list[Device]:
@@ -99,18 +103,12 @@ def _typed(conf: NodeConf, devices: Sequence[Device], log: Callable[[str], None]
         else:
             types = ", ".join(one.type for one in conf.gpus)
             log(f"{device.files[0]} is called {device.model!r}, which is none of {types}, or is one too many")
-    return _as_offered(conf, found)
+    return found
 
 
 def _plain(name: str) -> str:
     """A name without what people write in different ways."""
     return re.sub("[^a-z0-9]", "", name.lower())
-
-
-def _as_offered(conf: NodeConf, devices: Sequence[Device]) -> list[Device]:
-    """Slurm takes the types in the order in which the node offers them, and those of a type in that of the lines."""
-    types = {kind: number for number, kind in enumerate(one.type for one in conf.gpus)}
-    return sorted(devices, key=lambda device: types.get(device.kind, len(types)))
 
 
 def own_lines(conf: NodeConf, vendor: str, topology: Topology | None, devices: Sequence[Device]) -> list[str]:
@@ -143,69 +141,63 @@ def _cores(cpus: frozenset[int], placed: Topology | None) -> str:
     return f"{first}-{first + placed.cores - 1}" if placed.cores > 1 else str(first)
 
 
-def _nvidia(root: Path) -> list[tuple[int, Device]]:
+def _nvidia(root: Path) -> dict[int, Device]:
     """The GPUs that the pod has, by their minor numbers, in this order.
 
     Exporters count GPUs by their places on the bus. The driver mostly gives the files their numbers so, too; where not
     (a DGX A100), and the pod has all of the machine's GPUs, as it seems, the place counts.
     """
-    found = []
-    for bus, fields in _information(root / GPUS.relative_to("/")):
+    found: dict[int, Device] = {}
+    for path in sorted((root / GPUS.relative_to("/")).glob("*/information")):  # a directory is called as the place
+        lines = (line.partition(":") for line in path.read_text(encoding="utf-8", errors="replace").splitlines())
+        fields = {key.strip(): value.strip() for key, _, value in lines}
         minor = fields.get("Device Minor", "")
         if minor.isdigit() and (root / f"dev/nvidia{minor}").exists():
-            near = _near(root / "sys/bus/pci/drivers/nvidia" / bus)
-            device = Device(files=(f"/dev/nvidia{minor}",), cpus=near, model=fields.get("Model", ""))
-            found.append((int(minor), device))
-    by_place = {minor for minor, _ in found} == set(range(len(found)))
-    shown = [
-        (minor, replace(device, shown=str(place if by_place else minor))) for place, (minor, device) in enumerate(found)
-    ]
-    return sorted(shown, key=lambda one: one[0])
+            near = _near(root / "sys/bus/pci/drivers/nvidia" / path.parent.name)
+            found[int(minor)] = Device(files=(f"/dev/nvidia{minor}",), cpus=near, model=fields.get("Model", ""))
+    places = [*found] if {*found} == set(range(len(found))) else []
+    return {
+        minor: replace(found[minor], shown=str(places.index(minor) if places else minor)) for minor in sorted(found)
+    }
 
 
-def _information(gpus: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """Place on the bus of each GPU of the machine, and what the driver tells of it."""
-    for path in sorted(gpus.glob("*/information")):
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-        fields = (line.partition(":") for line in lines)
-        yield path.parent.name, {key.strip(): value.strip() for key, _, value in fields}
-
-
-def _divided(conf: NodeConf, runner: Runner, log: Callable[[str], None], root: Path) -> list[Device]:
+def _divided(runner: Runner, log: Callable[[str], None], root: Path) -> list[Device]:
     """Parts of NVIDIA's GPUs (MIG); none, and the reason in the log, where they cannot be found.
 
     Slurm finds them with NVIDIA's library and a plugin that Debian has for one version of Slurm only. Here the driver's
     own program says which there are, and the kernel by which files they are opened.
     """
-    listed = runner(["nvidia-smi", "-L"], timeout=_SECONDS)
-    described = runner(["nvidia-smi", "-q", "-x"], timeout=_SECONDS)
-    for answer in (listed, described):
-        if not answer.ok:
-            log(f"the parts of the GPUs cannot be found: {answer.message}")
-            return []
-    whole = dict(_nvidia(root))
+    whole = _nvidia(root)
     devices = []
     try:
         lines = (root / _MINORS).read_text(encoding="ascii").splitlines()
         minors = {words[0]: int(words[1]) for line in lines if len(words := line.split()) == 2}
-        for minor, profile, place in _parts(listed.stdout, described.stdout):
+        for minor, profile, place in _parts(runner):
             gpu = whole.get(minor, Device(files=(), cpus=frozenset(), shown=str(minor)))
             files, shown = _files(minor, place, minors), f"{gpu.shown}.{place[0]}"
             devices.append(Device(files=files, cpus=gpu.cpus, kind=profile.replace("+", "."), shown=shown))
     except (OSError, ValueError, ET.ParseError) as error:
         log(f"the parts of the GPUs cannot be found: {error}")
         return []
-    there = [device for device in devices if all((root / file.lstrip("/")).exists() for file in device.files)]
-    return _as_offered(conf, there)
+    return [device for device in devices if all((root / file.lstrip("/")).exists() for file in device.files)]
 
 
-def _parts(listed: str, described: str) -> Iterator[tuple[int, str, tuple[str, str]]]:
+def _parts(runner: Runner) -> Iterator[tuple[int, str, tuple[str, str]]]:
     """The GPU's minor number, profile, and the numbers of the two instances that make a part.
 
-    Raises ValueError where the two answers do not say the same.
+    Raises OSError where the driver's program fails, and ValueError where its two answers do not say the same.
     """
-    named = _named(listed)
-    for gpu in ET.fromstring(described).iter("gpu"):  # noqa: S314 - the driver's own program says it
+    listed, described = (runner(["nvidia-smi", *what], timeout=_SECONDS) for what in (["-L"], ["-q", "-x"]))
+    for answer in (listed, described):
+        if not answer.ok:
+            raise OSError(answer.message)
+    named, uuid = {}, ""
+    for line in listed.stdout.splitlines():
+        if whole := _GPU.match(line):
+            uuid = whole[1]
+        elif found := _PART.match(line):
+            named[uuid, found[2]] = found[1]
+    for gpu in ET.fromstring(described.stdout).iter("gpu"):  # noqa: S314 - the driver's own program says it
         uuid, minor = gpu.findtext("uuid", ""), gpu.findtext("minor_number", "")
         for part in gpu.iterfind("mig_devices/mig_device"):
             index = part.findtext("index", "")
@@ -214,17 +206,6 @@ def _parts(listed: str, described: str) -> Iterator[tuple[int, str, tuple[str, s
             if profile is None or not all(number.isdigit() for number in (minor, *place)):
                 raise ValueError(f"nvidia-smi says nothing of part {index} of {uuid}")
             yield int(minor), profile, place
-
-
-def _named(listed: str) -> dict[tuple[str, str], str]:
-    """Profiles, by the GPU's UUID and the part's number in it."""
-    named, uuid = {}, ""
-    for line in listed.splitlines():
-        if gpu := _GPU.match(line):
-            uuid = gpu[1]
-        elif part := _PART.match(line):
-            named[uuid, part[2]] = part[1]
-    return named
 
 
 def _files(minor: int, place: tuple[str, str], minors: dict[str, int]) -> tuple[str, ...]:

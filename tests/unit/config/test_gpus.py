@@ -27,7 +27,7 @@ def with_gpus(gpus: Any, **pool: Any) -> dict[str, Any]:
 def offered(gpus: Any, **pool: Any) -> tuple[str, dict[str, str]]:
     """What a node says to Slurm that it has, and what its pod asks Kubernetes for."""
     found = load_config(with_gpus(gpus, **pool)).worker_nodes["gpu"]
-    return node_conf("gpu", found).partition(" Gres=")[2], extended_resources(found.resources.gpus)
+    return node_conf("gpu", found).partition(" Gres=")[2], extended_resources(found)
 
 
 def test_a_number_is_the_count_of_nvidia_s() -> None:

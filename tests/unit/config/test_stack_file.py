@@ -117,7 +117,7 @@ def test_a_stack_file_that_is_missing_or_no_text_is_named(tmp_path: Path, stack:
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        ("010", "has 010 in line 2, which Pulumi reads in base 8: write it without the leading 0"),
+        ("010", "is not valid YAML: 010 in line 2, which Pulumi reads in base 8: write it without the leading 0"),
         ("08", "login.size: '08' is not a whole number: write one without quotes, unit and leading 0"),
         ("2026-13-01", "is not valid YAML: month must be in 1..12"),
         ("!mine 3", "is not valid YAML in line 2: could not determine a constructor for the tag '!mine'"),

@@ -67,7 +67,8 @@ TOLD: dict[str, dict[tuple[str, str], str]] = {
         ("slurm.conf:22", "NodeName"): "write what there is",
         ("accounts.dump:3", "GrpTRES"): "no pool has GPUs",
         ("accounts.dump:3", "MaxJobsAccruePU"): "sacctmgr",
-        ("accounts.dump:11", "User"): "no uid",
+        ("accounts.dump:13", "User"): "no uid in a dump: write `id -u` into the comment at the stack file's end; set "
+        "with sacctmgr: Fairshare=1, MaxWallDurationPerJob=60",
     },
     "eighty": {
         ("slurm.conf:6", "AccountingStorageEnforce"): "declare them in slurmstack:accounts",

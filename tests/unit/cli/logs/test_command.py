@@ -117,7 +117,7 @@ def test_what_cannot_be_read_is_said_and_stops_nothing(
     assert kept in result.stdout
 
 
-NO_ANSWER = with_(refused=frozenset({"pod", "namespace"}))
+NO_ANSWER = with_(refused=frozenset({"pod"}))
 PODS_ALONE = with_(slurm={}, refused=frozenset({"logs"}))
 NO_RECORDS = with_(slurm={"sacct": "", "squeue": ""})
 
@@ -125,7 +125,7 @@ NO_RECORDS = with_(slurm={"sacct": "", "squeue": ""})
 @pytest.mark.parametrize(
     ("cluster", "words", "code", "told"),
     [
-        (NO_ANSWER, "", 1, "nothing could be read"),
+        (NO_ANSWER, "", 1, "pod is forbidden"),
         (with_(pods=()), "", 1, "no pod runs in namespace slurm"),
         (PODS_ALONE, "--job 5", 1, "controller-0/slurmctld: Error from server (Forbidden)"),
         (NO_RECORDS, "--job 99", 1, "Slurm knows no job 99"),
