@@ -12,9 +12,6 @@ from components.kit.context import Scope
 from config.sections.services import ImageRole
 from slurm.names import IMAGES
 
-DEADLINE = 900
-"""Seconds for all of them to be pulled and started."""
-
 
 class ImageTrial(pulumi.ComponentResource):
     """A job, named after the images, that ends well if each can be pulled and its daemon started.
@@ -30,8 +27,9 @@ class ImageTrial(pulumi.ComponentResource):
         super().__init__("slurmstack:index:ImageTrial", name, None, opts)
         *before, last = _containers(scope)
         child = pulumi.ResourceOptions(parent=self)
+        # The deadline: seconds for all of them to be pulled and started.
         self.job = workloads.create_job(
-            f"{name}-job", scope, IMAGES, last, child, before=before, deadline=DEADLINE, once=True
+            f"{name}-job", scope, IMAGES, last, child, before=before, deadline=900, once=True
         )
         self.register_outputs({})
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pulumi
 import pulumi_kubernetes as k8s
 import pulumi_random as random
@@ -61,16 +63,12 @@ class Secrets(pulumi.ComponentResource):
         self.jwt = self._create_secret(name, "jwt-key", scope, data={"jwt_hs256.key": jwt_key.base64})
         password = random.RandomBytes(f"{name}-database", length=DATABASE_PASSWORD_BYTES, opts=self._random)
         self.database = self._create_secret(name, "database-password", scope, string_data={"password": password.base64})
-        private_key = host_seed.base64.apply(ed25519_private_key_pem)
-        self.ssh_host_keys = self._create_secret(
-            name, "ssh-host-keys", scope, string_data={"ssh_host_ed25519_key": private_key}
-        )
+        host_key = {"ssh_host_ed25519_key": host_seed.base64.apply(ed25519_private_key_pem)}
+        self.ssh_host_keys = self._create_secret(name, "ssh-host-keys", scope, string_data=host_key)
         self.host_public_key = pulumi.Output.unsecret(host_seed.base64.apply(ed25519_public_key))
         worker_seed = random.RandomBytes(f"{name}-worker-host-seed", length=SEED_BYTES, opts=self._random)
-        worker_key = worker_seed.base64.apply(ed25519_private_key_pem)
-        self.worker_host_key = self._create_secret(
-            name, WORKER_HOST_KEY, scope, string_data={"ssh_host_ed25519_key": worker_key}
-        )
+        worker_key = {"ssh_host_ed25519_key": worker_seed.base64.apply(ed25519_private_key_pem)}
+        self.worker_host_key = self._create_secret(name, WORKER_HOST_KEY, scope, string_data=worker_key)
         self.worker_public_key = k8s.core.v1.ConfigMap(
             f"{name}-{WORKER_HOST_KEY}-public",
             metadata=scope.metadata(WORKER_HOST_KEY, "secrets"),
@@ -89,8 +87,8 @@ class Secrets(pulumi.ComponentResource):
         secret: str,
         scope: Scope,
         *,
-        data: dict[str, pulumi.Input[str]] | None = None,
-        string_data: dict[str, pulumi.Input[str]] | None = None,
+        data: Mapping[str, pulumi.Input[str]] | None = None,
+        string_data: Mapping[str, pulumi.Input[str]] | None = None,
     ) -> k8s.core.v1.Secret:
         return k8s.core.v1.Secret(
             f"{name}-{secret}",

@@ -213,10 +213,7 @@ def _readable_items(annotation: Any, items: Mapping[Any, Any]) -> dict[str, Any]
 
 
 def _never_meant(value: Any, where: str, *, free: bool = False) -> Iterator[Problem]:
-    """What Pulumi would decrypt, `{secure: text}` and nothing else in a map, and "null" as the text of a key.
-
-    That would be taken for a name. `free`: it may be, as in Slurm's settings and in lists.
-    """
+    """What Pulumi would decrypt, and the text "null" of a key, which would be taken for a name unless it is `free`."""
     if isinstance(value, Mapping) and len(value) == 1 and isinstance(value.get("secure"), str):
         yield encrypted_problem(where)
     elif isinstance(value, Mapping):

@@ -270,9 +270,7 @@ def _pod(item: Object) -> Pod:
 JOB = r"\d{1,10}([_+]\d{1,10})?"
 """What people may call a job: a number, the task of an array, or a part of a heterogeneous job."""
 
-JOBS = JobList(
-    "id", "number", "user", "partitions", "state", "reason", "submitted", "start", "end", "node_list",
-)  # fmt: skip
+JOBS = JobList("id", "number", "user", "partitions", "state", "reason", "submitted", "start", "end", "node_list")
 
 FIELDS = (
     "JobID", "JobIDRaw", "User", "Partition", "State", "Submit", "Eligible", "Start", "End", "NodeList",

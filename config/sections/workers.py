@@ -236,10 +236,7 @@ class WorkerPool(Machines):
 
     @property
     def gpu_kinds(self) -> dict[str, int]:
-        """How many GPUs, or parts of them, a node has of each type (`--gpus=TYPE:N`), in Slurm's order.
-
-        The type may be empty.
-        """
+        """How many GPUs, or parts of them, a node has of each type, in Slurm's order; a type may be empty."""
         gpus = self.resources.gpus
         if gpus.mig:  # as the device plugin writes profiles: a plus is allowed neither there nor in `--gpus`
             return {profile.replace("+", "."): count for profile, count in sorted(gpus.mig.items())}
