@@ -134,6 +134,11 @@ def _ended(cluster: Snapshot, known: KnownJob, errors: Sequence[str]) -> Iterato
         mend = cluster.slurm(f"scontrol show job {known.id}")
         yield Finding(f"job {known.id}", "note", f"job {known.id} is {state.lower()}", mend, unread)
         return
+    tasks = {job.id: job.state for job in known.present}
+    tasks |= {run["JobID"]: f"{run['State']} {run['ExitCode']}" for run in known.runs if "." not in run["JobID"]}
+    failed = [f"{id_} ({end})" for id_, end in tasks.items() if not end.startswith(("COMPLET", *_NOT_ENDED))]
+    if failed and len(tasks) > 1:  # an array's number is its last task's, too
+        state, seen = f"of {len(tasks)} tasks {len(failed)} failed: {', '.join(failed[:_LISTED])}", []
     # While nodes are cleaned up after a job, squeue shows that in place of how it has ended: its reason tells.
     well = state.startswith("COMPLETED") or (state == ENDED and job is not None and not job.reason)
     severity: Severity = "note" if well else "warning"

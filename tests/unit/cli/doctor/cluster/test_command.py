@@ -102,6 +102,15 @@ ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
         both(BAD, lambda c: c.node("default-0", "IDLE", "DRAIN", reason="new", by="root"), queued("12", "Resources")),
         [("job 12", 1, "^1. warning: node default-0 is drained by root: new")],
     ),
+    "an array, by the number of its last task": (
+        both(lambda c: c.past("18_1", "COMPLETED"), lambda c: c.past("18_2", "FAILED", code="7:0"),
+             lambda c: c.past("18_3", "FAILED", code="0:11"), lambda c: c.past("18_4", "COMPLETED")),
+        [("job 18", 1, "^1. warning: job 18 has ended: of 4 tasks 2 failed: 18_2 (FAILED 7:0), 18_3 (FAILED 0:11)")],
+    ),
+    "an array that ended well": (
+        both(lambda c: c.past("18_1", "COMPLETED"), lambda c: c.past("18_2", "COMPLETED")),
+        [("job 18", 0, "job 18 has ended: COMPLETED")],
+    ),
     "a job that runs": (
         lambda c: c.job("12", "None", state="RUNNING", nodes="default-0"),
         [("job 12", 0, "is running on default-0 seen: 10 min are left of its time limit")],
