@@ -143,7 +143,8 @@ def _ended(cluster: Snapshot, known: KnownJob, errors: Sequence[str]) -> Iterato
     well = state.startswith("COMPLETED") or (state == ENDED and job is not None and not job.reason)
     severity: Severity = "note" if well else "warning"
     mend = f"slurmstack logs --job {known.id}"
-    cause = f"job {known.id} has ended: {state}{_why(state, code)}"
+    why = next((f": {text}" for text in errors if text.startswith("/") and state == "FAILED"), "")  # in its output
+    cause = f"job {known.id} has ended: {state}{why or _why(state, code)}"
     yield Finding(f"job {known.id}", severity, cause, mend, tuple(filter(None, (*seen, *errors[:_LISTED]))))
 
 

@@ -49,6 +49,8 @@ class RecordedCluster(PlayedKubectl):
     """Kind, `exec` or `logs` -> what kubectl prints instead of an answer."""
     logs: dict[str, str] = field(default_factory=dict)
     """Pod -> what its slurmd has written."""
+    output: dict[str, str] = field(default_factory=dict)
+    """Path -> what a job has written there."""
     jail: tuple[str, str] = ("", "")
     """What a pod prints of it, and kubectl's complaint."""
 
@@ -71,6 +73,10 @@ class RecordedCluster(PlayedKubectl):
     def _exec(self, arguments: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
         if "exec" in self.refused:
             return subprocess.CompletedProcess([], 1, "", self.refused["exec"])
+        if arguments[-1] in self.output:
+            return subprocess.CompletedProcess([], 0, self.output[arguments[-1]], "")
+        if "--format=UID,GID,StdErr,StdOut" in arguments:
+            return subprocess.CompletedProcess([], 0, DELIMITER.join(("7", "7", "", next(iter(self.output), ""))), "")
         for command in {"squeue", "sacct"} & {*arguments}:
             code, text = self.slurm[command]
             text = printed(" ".join(arguments), text) if isinstance(text, list) else text

@@ -167,6 +167,16 @@ ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
              lambda c: c.refused.update(logs="no answer within 5 s")),
         [("job 12", 1, "its node was lost"), ("job 12", 1, "the log of default-0/slurmd: no answer within 5 s")],
     ),
+    "a job whose interpreter is not there": (
+        both(lambda c: c.past("12", "FAILED", code="2:0"), lambda c: c.past("12.batch", "FAILED"),
+             lambda c: c.output.update({"/12.out": "x\nslurmstepd: error: execve(): bad interpreter(/nosuch): No"})),
+        [("job 12", 1, "has ended: FAILED: /12.out: slurmstepd: error: execve(): bad interpreter(/nosuch)")],
+    ),
+    "a job whose step has an option that srun does not know": (
+        both(lambda c: c.past("12", "FAILED", code="127:0"), lambda c: c.past("12.batch", "FAILED"),
+             lambda c: c.output.update({"/12.out": "srun: unrecognized option '--no'\nTry \"srun --help\""})),
+        [("job 12", 1, "has ended: FAILED: /12.out: srun: unrecognized option '--no' seen: ")],
+    ),
     "a job whose exit status sacct has cut": (
         lambda c: c.past("12", "FAILED", code="127:0"), [("job 12", 1, "254 or 255")]
     ),
