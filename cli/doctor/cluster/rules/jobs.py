@@ -89,6 +89,7 @@ def explain(cluster: Snapshot, known: KnownJob, errors: Sequence[str] = ()) -> I
 
 
 _ENDS: tuple[tuple[str, str], ...] = (
+    (r"FAILED on no node .*", "it never ran: Slurm refused it when it was submitted"),
     (r"FAILED 0:53", "its script never ran: its output file or its directory could not be opened"),
     # An exit status has seven bits of Slurm's error 4007.
     (r"FAILED (0:39|167:0)", "srun could not start it: by its node's clock its credential had expired"),
@@ -118,7 +119,7 @@ def _ended(cluster: Snapshot, known: KnownJob, errors: Sequence[str]) -> Iterato
     run, code = known.last, ""
     job = next((job for job in known.present if job.base_state not in _NOT_ENDED), None)
     if job is not None and (run is None or run["State"] in _NOT_ENDED):  # slurmdbd has not heard of its end yet
-        state, seen = job.state, [f"on {job.node_list or 'no node'}", job.reason]
+        state, hosts, seen = job.state, job.node_list, [f"on {job.node_list or 'no node'}", job.reason]
     elif run is not None:
         state, code, hosts = run["State"], run["ExitCode"], run["NodeList"].replace("None assigned", "")
         start, end = (moment(run[name]) for name in ("Start", "End"))
@@ -144,7 +145,7 @@ def _ended(cluster: Snapshot, known: KnownJob, errors: Sequence[str]) -> Iterato
     severity: Severity = "note" if well else "warning"
     mend = f"slurmstack logs --job {known.id}"
     why = next((f": {text}" for text in errors if text.startswith("/") and state == "FAILED"), "")  # in its output
-    cause = f"job {known.id} has ended: {state}{why or _why(state, code)}"
+    cause = f"job {known.id} has ended: {state}{why or _why(state if hosts else f'{state} on no node', code)}"
     yield Finding(f"job {known.id}", severity, cause, mend, tuple(filter(None, (*seen, *errors[:_LISTED]))))
 
 

@@ -135,6 +135,10 @@ ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
         [("job 12", 1, "its script never ran: its output file or its directory could not be opened"),
          ("job 12", 1, "seen: default-0: Could not open stdout file /no/12.out: no mend: ")],
     ),
+    "a job that sbatch refused": (
+        lambda c: c.past("12", "FAILED", code="1:0", nodes="None assigned"),
+        [("job 12", 1, "has ended: FAILED: it never ran: Slurm refused it when it was submitted")],
+    ),
     "a job that a node has got too late": (
         both(
             lambda c: c.past("12", "FAILED", code="0:39"),
