@@ -90,7 +90,7 @@ def explain(cluster: Snapshot, known: KnownJob, errors: Sequence[str] = ()) -> I
 
 _ENDS: tuple[tuple[str, str], ...] = (
     (r"FAILED on no node .*", "it never ran: Slurm refused it when it was submitted"),
-    (r"FAILED 0:53", "its script never ran: its output file or its directory could not be opened"),
+    (r"FAILED 0:53", "its script never ran: a file of its input or output, or its directory, could not be opened"),
     # An exit status has seven bits of Slurm's error 4007.
     (r"FAILED (0:39|167:0)", "srun could not start it: by its node's clock its credential had expired"),
     (r"FAILED 12[67]:0", "a command was not found, or could not be executed (or its exit status was 254 or 255)"),

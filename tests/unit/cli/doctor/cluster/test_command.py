@@ -132,7 +132,7 @@ ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
             lambda c: c.printed("default-0", "slurmd: [12.batch] error: Could not open stdout file /no/12.out: no\n"
                                 "slurmd: [13.batch] error: another's\nslurmd: Launching batch job 12 for UID 1"),
         ),
-        [("job 12", 1, "its script never ran: its output file or its directory could not be opened"),
+        [("job 12", 1, "its script never ran: a file of its input or output, or its directory, could not"),
          ("job 12", 1, "seen: default-0: Could not open stdout file /no/12.out: no mend: ")],
     ),
     "a job that sbatch refused": (
