@@ -100,7 +100,6 @@ _ENDS: tuple[tuple[str, str], ...] = (
     (r"OUT_OF_ME\w* .*", "the kernel ended it, as it took more memory than it had asked for (--mem)"),
     (r"TIMEOUT .*", "its time limit was reached (--time)"),
     (r"NODE_FAIL .*", "its node was lost"),
-    (r"CANCELLED by (\d+) .*", "the user with the number {0} cancelled it"),
     (r"PREEMPTED .*", "a job of higher rank took its place"),
 )
 """State and exit status as sacct has them, with seven bits of it, and what they mean.
@@ -121,7 +120,9 @@ def _ended(cluster: Snapshot, known: KnownJob, errors: Sequence[str]) -> Iterato
     if job is not None and (run is None or run["State"] in _NOT_ENDED):  # slurmdbd has not heard of its end yet
         state, hosts, seen = job.state, job.node_list, [f"on {job.node_list or 'no node'}", job.reason]
     elif run is not None:
-        state, code, hosts = run["State"], run["ExitCode"], run["NodeList"].replace("None assigned", "")
+        code, hosts = run["ExitCode"], run["NodeList"].replace("None assigned", "")
+        users = {run["UID"]: "its own user", "0": "root"}
+        state = re.sub(r"\d+$", lambda by: users.get(by[0], f"the user with the number {by[0]}"), run["State"])
         start, end = (moment(run[name]) for name in ("Start", "End"))
         seen = [
             f"exit status {code}; on {hosts or 'no node'}",

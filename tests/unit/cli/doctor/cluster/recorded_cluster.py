@@ -170,5 +170,6 @@ class RecordedCluster(PlayedKubectl):
     def past(self, job: str, state: str, *, code: str = "0:0", nodes: str = "default-0") -> None:
         """A job's record in accounting."""
         row = {"JobID": job, "JobIDRaw": job, "State": state, "ExitCode": code, "NodeList": nodes, "Reason": "None"}
+        row["UID"] = "7"
         record = DELIMITER.join(row.get(name, "Unknown") for name in FIELDS)
         self.slurm["sacct"] = (0, f"{self.slurm['sacct'][1]}{record}\n")

@@ -124,7 +124,7 @@ ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
     ),
     "a job that was cancelled": (
         lambda c: c.past("12", "CANCELLED by 0", nodes="None assigned"),
-        [("job 12", 1, "exit status 0:0; on no node")],
+        [("job 12", 1, "has ended: CANCELLED by root seen: exit status 0:0; on no node")],
     ),
     "a job that never ran": (
         both(
@@ -190,8 +190,12 @@ ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
     "a job that memory ended": (
         lambda c: c.past("12", "OUT_OF_MEMORY", code="0:125"), [("job 12", 1, "it took more memory than it had asked")]
     ),
-    "a job that somebody cancelled": (
-        lambda c: c.past("12", "CANCELLED by 10001"), [("job 12", 1, "the user with the number 10001 cancelled it")]
+    "a job that another user cancelled": (
+        lambda c: c.past("12", "CANCELLED by 10001"),
+        [("job 12", 1, "ended: CANCELLED by the user with the number 10001 seen")],
+    ),
+    "a job that its user cancelled": (
+        lambda c: c.past("12", "CANCELLED by 7"), [("job 12", 1, "ended: CANCELLED by its own user seen")]
     ),
     "a job that has just failed": (
         lambda c: c.over("12", "COMPLETING", "NonZeroExitCode"), [("job 12", 1, "on default-0 seen: NonZeroExitCode")]
