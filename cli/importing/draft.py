@@ -71,7 +71,7 @@ class Draft:
         """Set a key of slurm.conf or of a partition's line, which is looked at alone: `validate` judges all at once."""
         value = f'"{parameter.value}"' if re.search(r"\s", parameter.value) else parameter.value
         if problems := problems_of({**_POOL, "slurm": {"settings": {parameter.key: value}}}):
-            self.leave(parameter, re.sub(r"^has (the key )?'?[\w=]+'?[,:] (which )?", "", problems[0].message))
+            self.leave(parameter, re.sub(r"^has (the key )?'?[\w=/]+'?[,:] (which )?", "", problems[0].message))
         else:
             self.put((*path, "settings", parameter.key), plain(value), parameter)
 

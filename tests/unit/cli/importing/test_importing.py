@@ -64,6 +64,7 @@ TOLD: dict[str, dict[tuple[str, str], str]] = {
     "openhpc": {
         ("slurm.conf:3", "ControlMachine"): "hosts are pods",
         ("slurm.conf:9", "FastSchedule"): "has dropped it",
+        ("slurm.conf:11", "SelectType"): "for whole nodes set OverSubscribe: EXCLUSIVE",
         ("slurm.conf:22", "NodeName"): "write what there is",
         ("accounts.dump:3", "GrpTRES"): "no pool has GPUs",
         ("accounts.dump:3", "MaxJobsAccruePU"): "sacctmgr",
