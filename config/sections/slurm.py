@@ -88,8 +88,10 @@ def _problem_of(value: SettingValue) -> str | None:
 
 def _plugins_of(written: Mapping[str, SettingValue]) -> Iterator[str]:
     """What is wrong with plugins."""
-    if "mysql" in (records := str(written.get("jobcomptype")).lower()):
-        yield f"has JobCompType={records}: {_NOT_TRIED['jobcomphost']}, or use jobcomp/filetxt"
+    records, place = str(written.get("jobcomptype")).lower(), str(written.get("jobcomploc"))
+    if "mysql" in records or ("filetxt" in records and not place.strip('"').startswith("/var/spool/slurmctld/")):
+        file = "use jobcomp/filetxt with a JobCompLoc in /var/spool/slurmctld, which alone slurmctld may write"
+        yield f"has JobCompType={records}: sacct has the records of jobs: leave it out, or {file}"
     if "cons_tres" not in (select := str(written.get("selecttype", "cons_tres")).lower()):
         whole = "for whole nodes set OverSubscribe: EXCLUSIVE in partitions.<name>.settings"
         yield f"has SelectType={select}: only select/cons_tres, our default, has dynamic nodes; leave it out; {whole}"
