@@ -16,7 +16,7 @@ from cli.status.questions import SlurmNode
 from cli.status.snapshot import KnownJob, Snapshot
 from cli.text import plain
 from images.common.slurm_jobs import ENDED, Job
-from images.common.slurm_records import moment
+from images.common.slurm_records import moment, task_count
 
 _SLURM = re.compile(r"(?:^|(?<=: )|(?<=; ))(?=(?:scontrol|squeue|scancel|sacctmgr|sprio) )")
 _LISTED = 8
@@ -138,9 +138,11 @@ def _ended(cluster: Snapshot, known: KnownJob, errors: Sequence[str]) -> Iterato
         return
     tasks = {job.id: job.state for job in known.present}
     tasks |= {run["JobID"]: f"{run['State']} {run['ExitCode']}" for run in known.runs if "." not in run["JobID"]}
-    failed = [f"{id_} ({end})" for id_, end in tasks.items() if not end.startswith(("COMPLET", *_NOT_ENDED))]
+    failed = {id_: end for id_, end in tasks.items() if not end.startswith(("COMPLET", *_NOT_ENDED))}
     if failed and len(tasks) > 1:  # an array's number is its last task's, too
-        state, seen = f"of {len(tasks)} tasks {len(failed)} failed: {', '.join(failed[:_LISTED])}", []
+        listed = ", ".join([f"{id_} ({end})" for id_, end in failed.items()][:_LISTED])
+        state = f"of {sum(map(task_count, tasks))} tasks {sum(map(task_count, failed))} failed: {listed}"
+        seen = []
     # While nodes are cleaned up after a job, squeue shows that in place of how it has ended: its reason tells.
     well = state.startswith("COMPLETED") or (state == ENDED and job is not None and not job.reason)
     severity: Severity = "note" if well else "warning"

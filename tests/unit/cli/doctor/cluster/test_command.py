@@ -104,8 +104,8 @@ ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
     ),
     "an array, by the number of its last task": (
         both(lambda c: c.past("18_1", "COMPLETED"), lambda c: c.past("18_2", "FAILED", code="7:0"),
-             lambda c: c.past("18_3", "FAILED", code="0:11"), lambda c: c.past("18_4", "COMPLETED")),
-        [("job 18", 1, "^1. warning: job 18 has ended: of 4 tasks 2 failed: 18_2 (FAILED 7:0), 18_3 (FAILED 0:11)")],
+             lambda c: c.past("18_[3-4]", "CANCELLED by 0"), lambda c: c.past("18_5", "COMPLETED")),
+        [("job 18", 1, "^1. warning: job 18 has ended: of 5 tasks 3 failed: 18_2 (FAILED 7:0), 18_[3-4] (CANCELLED")],
     ),
     "an array that ended well": (
         both(lambda c: c.past("18_1", "COMPLETED"), lambda c: c.past("18_2", "COMPLETED")),
