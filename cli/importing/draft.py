@@ -71,7 +71,7 @@ class Draft:
         """Set a key of slurm.conf or of a partition's line, which is looked at alone: `validate` judges all at once."""
         value = f'"{parameter.value}"' if re.search(r"\s", parameter.value) else parameter.value
         if problems := problems_of({**_POOL, "slurm": {"settings": {parameter.key: value}}}):
-            self.leave(parameter, re.sub(r"^has (the key )?'?[\w=]+'?[,:] (which )?", "", problems[0].message))
+            self.leave(parameter, re.sub(r"^has (the key )?'?[\w=/]+'?[,:] (which )?", "", problems[0].message))
         else:
             self.put((*path, "settings", parameter.key), plain(value), parameter)
 
@@ -87,13 +87,14 @@ class Draft:
         """Note every line, and every word of a line that is taken, of which nothing was said until now."""
         taken = {parameter for parameters in self.taken.values() for parameter in parameters}
         told = {parameter for parameter, _ in self.left}
+        of_all = {pairs[0].key.lower(): pairs[0] for pairs in self.read}  # to Slurm, the last one is
         for pairs in self.read:
             if pairs[0] in told - taken:
                 continue  # the whole line is left
             rest = [word for word in pairs if word not in taken | told]
             by_words = len(rest) < len(pairs) or self.is_default(pairs[0]) or pairs[0].value.upper() == "DEFAULT"
             for word in rest if by_words else pairs[:1]:
-                if self.is_default(word):
+                if self.is_default(word) and self.is_default(of_all.get(word.key.lower(), word)):
                     self.same.append(word)
                 elif word.value.upper() != "DEFAULT":
                     self.leave(word, WHY.get(word.key.lower(), OTHERWISE))

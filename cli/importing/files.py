@@ -56,7 +56,7 @@ def lines_of(key: str, lines: Iterable[Line]) -> Iterator[tuple[Parameter, Line]
 def read_lines(path: Path, above: tuple[Path, ...] = ()) -> Iterator[list[Parameter]]:
     """Pairs of each line of slurm.conf, and of the files that it includes. Raises Failure.
 
-    A word without `=` is a pair without a key, and so is a line in which a quote is not closed.
+    A word without `=` is a pair without a key, and so is a line that begins with one or does not close a quote.
     """
     if path.resolve() in above:
         raise Failure(f"{path} includes itself, by way of {', '.join(map(str, above))}")
@@ -68,9 +68,9 @@ def read_lines(path: Path, above: tuple[Path, ...] = ()) -> Iterator[list[Parame
                 raise Failure(f"{path}:{number} includes {include[1]}, which is not there", hint="put it beside it")
             yield from read_lines(there[0], (*above, path.resolve()))
             continue
-        closed = text.count('"') % 2 == 0
-        pairs = [(key, value.strip('"')) for key, value in _PAIR.findall(text)] if closed else []
-        if rest := " ".join((_PAIR.sub(" ", text) if closed else text).split()):
+        clear = _PAIR.match(text) and text.count('"') % 2 == 0
+        pairs = [(key, value.strip('"')) for key, value in _PAIR.findall(text)] if clear else []
+        if rest := " ".join((_PAIR.sub(" ", text) if clear else text).split()):
             pairs.append(("", rest))
         if pairs:
             yield [Parameter(file=str(path), line=number, key=key, value=value) for key, value in pairs]

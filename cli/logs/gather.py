@@ -164,7 +164,9 @@ def errors_on_nodes(
 
 
 _FIELDS = ("UID", "GID", "StdErr", "StdOut")
-_ERROR = re.compile(r"(?m)^(?:(?:(?:srun|sbatch|salloc|slurmstepd\S*):|\[[\d:.T-]+\]) error|env|\S+/slurm_script): .+")
+_ERROR = re.compile(
+    r"(?m)^(?:(?:(?:srun|sbatch|salloc|slurmstepd\S*):|\[[\d:.T-]+\]) (?:error:|.*option)|(?:env|\S+/slurm_script):) .+"
+)
 """slurmstepd of 26.05 writes the time in place of its name."""
 _TAIL = ("/usr/bin/env", "-i", "/usr/bin/timeout", "3", "/usr/bin/tail", "-c", "100000", "--")
 _LISTED = 6

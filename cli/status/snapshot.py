@@ -274,7 +274,7 @@ JOBS = JobList("id", "number", "user", "partitions", "state", "reason", "submitt
 
 FIELDS = (
     "JobID", "JobIDRaw", "User", "Partition", "State", "Submit", "Eligible", "Start", "End", "NodeList",
-    "ExitCode", "Reason", "JobName",
+    "ExitCode", "Reason", "UID", "JobName",
 )  # fmt: skip
 """Of sacct. A job's name may be any text, so it comes last."""
 

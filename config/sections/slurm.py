@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import isfinite
 from typing import Annotated, Literal
 
@@ -86,9 +86,20 @@ def _problem_of(value: SettingValue) -> str | None:
     return None
 
 
+def _plugins_of(written: Mapping[str, SettingValue]) -> Iterator[str]:
+    """What is wrong with plugins."""
+    records, place = str(written.get("jobcomptype")).lower(), str(written.get("jobcomploc"))
+    if "mysql" in records or ("filetxt" in records and not place.strip('"').startswith("/var/spool/slurmctld/")):
+        file = "use jobcomp/filetxt with a JobCompLoc in /var/spool/slurmctld, which alone slurmctld may write"
+        yield f"has JobCompType={records}: sacct has the records of jobs: leave it out, or {file}"
+    if "cons_tres" not in (select := str(written.get("selecttype", "cons_tres")).lower()):
+        whole = "for whole nodes set OverSubscribe: EXCLUSIVE in partitions.<name>.settings"
+        yield f"has SelectType={select}: only select/cons_tres, our default, has dynamic nodes; leave it out; {whole}"
+
+
 def _settings(settings: dict[str, SettingValue]) -> dict[str, SettingValue]:
     seen: dict[str, str] = {}
-    wrong: list[str] = []
+    wrong = [*_plugins_of(folded(settings))]
     for key, value in settings.items():
         section = _LINES_OF_OTHER_SECTIONS.get(key.lower())
         if not re.fullmatch("[A-Za-z][A-Za-z0-9]*", key):
@@ -97,8 +108,6 @@ def _settings(settings: dict[str, SettingValue]) -> dict[str, SettingValue]:
             wrong.append(f"has the key {key!r}, which is bound to how the pods are made and cannot be changed")
         elif key.lower() in _NOT_TRIED:
             wrong.append(f"has the key {key!r}: {_NOT_TRIED[key.lower()]}")
-        elif key.lower() == "jobcomptype" and "mysql" in str(value).lower():
-            wrong.append(f"has {key}={value}: {_NOT_TRIED['jobcomphost']}, or use jobcomp/filetxt")
         elif section is not None:
             wrong.append(f"has the key {key!r}: use {section} for that")
         elif key.lower() in seen:

@@ -16,7 +16,7 @@ from cli.status.questions import SlurmNode
 from cli.status.snapshot import KnownJob, Snapshot
 from cli.text import plain
 from images.common.slurm_jobs import ENDED, Job
-from images.common.slurm_records import moment
+from images.common.slurm_records import moment, task_count
 
 _SLURM = re.compile(r"(?:^|(?<=: )|(?<=; ))(?=(?:scontrol|squeue|scancel|sacctmgr|sprio) )")
 _LISTED = 8
@@ -89,7 +89,8 @@ def explain(cluster: Snapshot, known: KnownJob, errors: Sequence[str] = ()) -> I
 
 
 _ENDS: tuple[tuple[str, str], ...] = (
-    (r"FAILED 0:53", "its script never ran: its output file or its directory could not be opened"),
+    (r"FAILED on no node .*", "it never ran: Slurm refused it when it was submitted"),
+    (r"FAILED 0:53", "its script never ran: a file of its input or output, or its directory, could not be opened"),
     # An exit status has seven bits of Slurm's error 4007.
     (r"FAILED (0:39|167:0)", "srun could not start it: by its node's clock its credential had expired"),
     (r"FAILED 12[67]:0", "a command was not found, or could not be executed (or its exit status was 254 or 255)"),
@@ -99,7 +100,6 @@ _ENDS: tuple[tuple[str, str], ...] = (
     (r"OUT_OF_ME\w* .*", "the kernel ended it, as it took more memory than it had asked for (--mem)"),
     (r"TIMEOUT .*", "its time limit was reached (--time)"),
     (r"NODE_FAIL .*", "its node was lost"),
-    (r"CANCELLED by (\d+) .*", "the user with the number {0} cancelled it"),
     (r"PREEMPTED .*", "a job of higher rank took its place"),
 )
 """State and exit status as sacct has them, with seven bits of it, and what they mean.
@@ -118,9 +118,11 @@ def _ended(cluster: Snapshot, known: KnownJob, errors: Sequence[str]) -> Iterato
     run, code = known.last, ""
     job = next((job for job in known.present if job.base_state not in _NOT_ENDED), None)
     if job is not None and (run is None or run["State"] in _NOT_ENDED):  # slurmdbd has not heard of its end yet
-        state, seen = job.state, [f"on {job.node_list or 'no node'}", job.reason]
+        state, hosts, seen = job.state, job.node_list, [f"on {job.node_list or 'no node'}", job.reason]
     elif run is not None:
-        state, code, hosts = run["State"], run["ExitCode"], run["NodeList"].replace("None assigned", "")
+        code, hosts = run["ExitCode"], run["NodeList"].replace("None assigned", "")
+        users = {run["UID"]: "its own user", "0": "root"}
+        state = re.sub(r"\d+$", lambda by: users.get(by[0], f"the user with the number {by[0]}"), run["State"])
         start, end = (moment(run[name]) for name in ("Start", "End"))
         seen = [
             f"exit status {code}; on {hosts or 'no node'}",
@@ -134,11 +136,19 @@ def _ended(cluster: Snapshot, known: KnownJob, errors: Sequence[str]) -> Iterato
         mend = cluster.slurm(f"scontrol show job {known.id}")
         yield Finding(f"job {known.id}", "note", f"job {known.id} is {state.lower()}", mend, unread)
         return
+    tasks = {job.id: job.state for job in known.present}
+    tasks |= {run["JobID"]: f"{run['State']} {run['ExitCode']}" for run in known.runs if "." not in run["JobID"]}
+    failed = {id_: end for id_, end in tasks.items() if not end.startswith(("COMPLET", *_NOT_ENDED))}
+    if failed and len(tasks) > 1:  # an array's number is its last task's, too
+        listed = ", ".join([f"{id_} ({end})" for id_, end in failed.items()][:_LISTED])
+        state = f"of {sum(map(task_count, tasks))} tasks {sum(map(task_count, failed))} failed: {listed}"
+        seen = []
     # While nodes are cleaned up after a job, squeue shows that in place of how it has ended: its reason tells.
     well = state.startswith("COMPLETED") or (state == ENDED and job is not None and not job.reason)
     severity: Severity = "note" if well else "warning"
     mend = f"slurmstack logs --job {known.id}"
-    cause = f"job {known.id} has ended: {state}{_why(state, code)}"
+    why = next((f": {text}" for text in errors if text.startswith("/") and state == "FAILED"), "")  # in its output
+    cause = f"job {known.id} has ended: {state}{why or _why(state if hosts else f'{state} on no node', code)}"
     yield Finding(f"job {known.id}", severity, cause, mend, tuple(filter(None, (*seen, *errors[:_LISTED]))))
 
 

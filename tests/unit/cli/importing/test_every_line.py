@@ -42,6 +42,7 @@ def why(draft: Draft, line: int, key: str) -> str:
         ("PartitionName=q Nodes=n1 Default=maybe", "Default", "has no effect"),
         ("PartitionName=q Nodes=n[2-1]", "Nodes", "n[2-1] is no list"),
         ("PartitionName=q Nodes=n1 MaxTime=99999-0", "MaxTime", "more than Slurm can count"),
+        (f"PartitionName=q Nodes=c1 ResumeTimeout=900\nResumeTimeout=600\n{CLOUD}", "ResumeTimeout", "elastic pool"),
         ("PartitionName=a+b Nodes=n1", "PartitionName", "it became a-b"),
         ("PartitionName= Nodes=n1", "PartitionName", "has no node"),
         ("NodeSet=unused Nodes=n1", "NodeSet", "partitions are over pools"),

@@ -64,6 +64,7 @@ TOLD: dict[str, dict[tuple[str, str], str]] = {
     "openhpc": {
         ("slurm.conf:3", "ControlMachine"): "hosts are pods",
         ("slurm.conf:9", "FastSchedule"): "has dropped it",
+        ("slurm.conf:11", "SelectType"): "for whole nodes set OverSubscribe: EXCLUSIVE",
         ("slurm.conf:22", "NodeName"): "write what there is",
         ("accounts.dump:3", "GrpTRES"): "no pool has GPUs",
         ("accounts.dump:3", "MaxJobsAccruePU"): "sacctmgr",
@@ -387,13 +388,13 @@ def test_a_file_that_is_not_there_is_status_1(command: Command, tmp_path: Path) 
 def test_what_is_not_understood_is_shown_as_written_and_what_slurm_alone_knows_is_listed(
     command: Command, tmp_path: Path
 ) -> None:
-    odd = 'foo  bar\n=x y\nMinJobAge="4 5\nPartitionName=p Nodes=n stray MaxTime=5\n'
+    odd = 'NodeName  a CPUs=2\n=x y\nMinJobAge="4 5\nPartitionName=p Nodes=n stray MaxTime=5\n'
     file = written(tmp_path, f"NodeName=n CPUs=1 RealMemory=2000\n{odd}Nonsense=5\nA=B=C\nKillWait=45\n")
     done = command("import", str(file))
     lines = done.err.splitlines()
     assert lines[1:-1] == [
         f"{file}:{line}: is not understood: slurm.conf has KEY=VALUE, and quotes in pairs"
-        for line in ("2: foo bar", "3: =x y", '4: MinJobAge="4 5', "5: stray")
+        for line in ("2: NodeName a CPUs=2", "3: =x y", '4: MinJobAge="4 5', "5: stray")
     ]
     assert lines[-1] == "taken as they are; Slurm tries them at `up`: A, Nonsense"
     assert "max_time: '5'" in done.out

@@ -44,8 +44,8 @@ LAUNCHED = f"{int(BEGUN) + 1}"
 SACCT = "\n".join(
     DELIMITER.join(row)
     for row in [
-        ("5", "5", "alice", "main", "COMPLETED", BEGUN, BEGUN, BEGUN, ENDED, "a-[0-1]", "0:0", "None", "train"),
-        ("5.0", "5.0", "", "", "COMPLETED", BEGUN, BEGUN, LAUNCHED, ENDED, "a-1", "0:0", "None", "x"),
+        ("5", "5", "alice", "main", "COMPLETED", BEGUN, BEGUN, BEGUN, ENDED, "a-[0-1]", "0:0", "None", "7", "train"),
+        ("5.0", "5.0", "", "", "COMPLETED", BEGUN, BEGUN, LAUNCHED, ENDED, "a-1", "0:0", "None", "", "x"),
     ]
 )
 CLUSTER = FakeCluster(pods=PODS, logs=LOGS, slurm={"sacct": SACCT, "squeue": ""})
@@ -163,7 +163,7 @@ def test_a_job_that_waits_says_for_what(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_job_s_name_may_have_anything_in_it_and_is_no_record_of_another_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    forged = "\t".join(("7", "7", "bob", "main", "FAILED", *(BEGUN,) * 3, ENDED, "a-10", "1:0", "None", "x"))
+    forged = "\t".join(("7", "7", "bob", "main", "FAILED", *(BEGUN,) * 3, ENDED, "a-10", "1:0", "None", "7", "x"))
     odd = SACCT.replace("train", f"x\ty\x1b[2J\n{forged}")
     result = logs(monkeypatch, with_(slurm={"sacct": odd, "squeue": ""}), "--job", "5")
     assert "sacct(job/5) job 5 submitted by alice: x y [2J (main)\n" in result.stdout

@@ -50,6 +50,8 @@ class RecordedCluster(PlayedKubectl):
     """Kind, `exec` or `logs` -> what kubectl prints instead of an answer."""
     logs: dict[str, str] = field(default_factory=dict)
     """Pod -> what its slurmd has written."""
+    output: dict[str, str] = field(default_factory=dict)
+    """Path -> what a job has written there."""
     jail: tuple[str, str] = ("", "")
     """What a pod prints of it, and kubectl's complaint."""
 
@@ -72,6 +74,10 @@ class RecordedCluster(PlayedKubectl):
     def _exec(self, arguments: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
         if "exec" in self.refused:
             return subprocess.CompletedProcess([], 1, "", self.refused["exec"])
+        if arguments[-1] in self.output:
+            return subprocess.CompletedProcess([], 0, self.output[arguments[-1]], "")
+        if "--format=UID,GID,StdErr,StdOut" in arguments:
+            return subprocess.CompletedProcess([], 0, DELIMITER.join(("7", "7", "", next(iter(self.output), ""))), "")
         for command in {"squeue", "sacct"} & {*arguments}:
             code, text = self.slurm[command]
             text = printed(" ".join(arguments), text) if isinstance(text, list) else text
@@ -165,4 +171,6 @@ class RecordedCluster(PlayedKubectl):
     def past(self, job: str, state: str, *, code: str = "0:0", nodes: str = "default-0") -> None:
         """A job's record in accounting."""
         row = {"JobID": job, "JobIDRaw": job, "State": state, "ExitCode": code, "NodeList": nodes, "Reason": "None"}
-        self.slurm["sacct"] = (0, DELIMITER.join(row.get(name, "Unknown") for name in FIELDS))
+        row["UID"] = "7"
+        record = DELIMITER.join(row.get(name, "Unknown") for name in FIELDS)
+        self.slurm["sacct"] = (0, f"{self.slurm['sacct'][1]}{record}\n")

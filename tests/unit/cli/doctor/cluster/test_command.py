@@ -102,6 +102,15 @@ ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
         both(BAD, lambda c: c.node("default-0", "IDLE", "DRAIN", reason="new", by="root"), queued("12", "Resources")),
         [("job 12", 1, "^1. warning: node default-0 is drained by root: new")],
     ),
+    "an array, by the number of its last task": (
+        both(lambda c: c.past("18_1", "COMPLETED"), lambda c: c.past("18_2", "FAILED", code="7:0"),
+             lambda c: c.past("18_[3-4]", "CANCELLED by 0"), lambda c: c.past("18_5", "COMPLETED")),
+        [("job 18", 1, "^1. warning: job 18 has ended: of 5 tasks 3 failed: 18_2 (FAILED 7:0), 18_[3-4] (CANCELLED")],
+    ),
+    "an array that ended well": (
+        both(lambda c: c.past("18_1", "COMPLETED"), lambda c: c.past("18_2", "COMPLETED")),
+        [("job 18", 0, "job 18 has ended: COMPLETED")],
+    ),
     "a job that runs": (
         lambda c: c.job("12", "None", state="RUNNING", nodes="default-0"),
         [("job 12", 0, "is running on default-0 seen: 10 min are left of its time limit")],
@@ -115,7 +124,7 @@ ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
     ),
     "a job that was cancelled": (
         lambda c: c.past("12", "CANCELLED by 0", nodes="None assigned"),
-        [("job 12", 1, "exit status 0:0; on no node")],
+        [("job 12", 1, "has ended: CANCELLED by root seen: exit status 0:0; on no node")],
     ),
     "a job that never ran": (
         both(
@@ -123,8 +132,12 @@ ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
             lambda c: c.printed("default-0", "slurmd: [12.batch] error: Could not open stdout file /no/12.out: no\n"
                                 "slurmd: [13.batch] error: another's\nslurmd: Launching batch job 12 for UID 1"),
         ),
-        [("job 12", 1, "its script never ran: its output file or its directory could not be opened"),
+        [("job 12", 1, "its script never ran: a file of its input or output, or its directory, could not"),
          ("job 12", 1, "seen: default-0: Could not open stdout file /no/12.out: no mend: ")],
+    ),
+    "a job that sbatch refused": (
+        lambda c: c.past("12", "FAILED", code="1:0", nodes="None assigned"),
+        [("job 12", 1, "has ended: FAILED: it never ran: Slurm refused it when it was submitted")],
     ),
     "a job that a node has got too late": (
         both(
@@ -158,6 +171,16 @@ ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
              lambda c: c.refused.update(logs="no answer within 5 s")),
         [("job 12", 1, "its node was lost"), ("job 12", 1, "the log of default-0/slurmd: no answer within 5 s")],
     ),
+    "a job whose interpreter is not there": (
+        both(lambda c: c.past("12", "FAILED", code="2:0"), lambda c: c.past("12.batch", "FAILED"),
+             lambda c: c.output.update({"/12.out": "x\nslurmstepd: error: execve(): bad interpreter(/nosuch): No"})),
+        [("job 12", 1, "has ended: FAILED: /12.out: slurmstepd: error: execve(): bad interpreter(/nosuch)")],
+    ),
+    "a job whose step has an option that srun does not know": (
+        both(lambda c: c.past("12", "FAILED", code="127:0"), lambda c: c.past("12.batch", "FAILED"),
+             lambda c: c.output.update({"/12.out": "srun: unrecognized option '--no'\nTry \"srun --help\""})),
+        [("job 12", 1, "has ended: FAILED: /12.out: srun: unrecognized option '--no' seen: ")],
+    ),
     "a job whose exit status sacct has cut": (
         lambda c: c.past("12", "FAILED", code="127:0"), [("job 12", 1, "254 or 255")]
     ),
@@ -167,8 +190,12 @@ ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
     "a job that memory ended": (
         lambda c: c.past("12", "OUT_OF_MEMORY", code="0:125"), [("job 12", 1, "it took more memory than it had asked")]
     ),
-    "a job that somebody cancelled": (
-        lambda c: c.past("12", "CANCELLED by 10001"), [("job 12", 1, "the user with the number 10001 cancelled it")]
+    "a job that another user cancelled": (
+        lambda c: c.past("12", "CANCELLED by 10001"),
+        [("job 12", 1, "ended: CANCELLED by the user with the number 10001 seen")],
+    ),
+    "a job that its user cancelled": (
+        lambda c: c.past("12", "CANCELLED by 7"), [("job 12", 1, "ended: CANCELLED by its own user seen")]
     ),
     "a job that has just failed": (
         lambda c: c.over("12", "COMPLETING", "NonZeroExitCode"), [("job 12", 1, "on default-0 seen: NonZeroExitCode")]
