@@ -210,7 +210,8 @@ def _elastic(cluster: Snapshot, name: str) -> Iterator[Finding]:
     for reason, (severity, mend) in kinds.items():
         if found := [node for node in nodes if node.reason.startswith(reason)]:
             why = max(node.reason for node in found).removeprefix(ELASTIC).strip()
-            command = mend.format(nodes=",".join(node.name for node in found))
+            quota = f"raise the quota: {cluster.kubectl('get resourcequota')}; {again}"
+            command = (quota if "exceeded quota" in why else mend).format(nodes=",".join(node.name for node in found))
             cause, seen = f"pool {name} lacks nodes: {why}", (f"{len(found)} nodes",)
             yield Finding(f"pool {name}", severity, cause, command, seen, weight=len(found))
             return

@@ -283,6 +283,14 @@ def test_a_pool_without_machines_is_the_one_cause_of_jobs_that_wait(reason: str,
     assert "pods -l slurmstack/pool=default" in found.mend
 
 
+def test_a_pool_that_a_quota_refuses_leads_to_the_quota() -> None:
+    cluster = recorded()
+    off(cluster, "DRAIN", reason=f"{PAUSED}: default-0: pods is forbidden: exceeded quota: team, limited: pods=0")
+    (found,) = diagnose(elastic(cluster))
+    assert "raise the quota" in found.mend
+    assert "events" not in found.mend, "no pod is there, so nothing stands there"
+
+
 def test_a_pod_that_waits_for_a_machine_is_noted() -> None:
     cluster = recorded()
     unplaced("0/2 nodes are available: 2 Insufficient cpu.")(cluster)
