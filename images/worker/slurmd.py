@@ -39,7 +39,7 @@ from images.common.slurm_node import (
 from images.common.slurm_records import MARK, NodeRecord
 from images.common.wait import Clock, Reminder
 from images.health.local import find_local
-from images.worker import confine, helper, job_metrics, scratch
+from images.worker import confine, helper, scratch
 from images.worker.gres import write_gres_conf
 from images.worker.job_mounts import JobMounts, shared_memory_size
 
@@ -259,6 +259,8 @@ def main() -> None:
         tell_whether_gpus()
         give_up_set_up()
         if os.environ.get("JOB_METRICS") == "yes":
+            from images.worker import job_metrics  # noqa: PLC0415  its HTTP server takes long to load
+
             job_metrics.start(name, log)
         raise_locked_memory(log)
         wait_for_controller(controller, log)

@@ -12,7 +12,7 @@ SUBMIT = """
 rm -f began
 submitted=$(date +%s.%N)
 sbatch --quiet -p {pool} -N{nodes} --output=/dev/null --wrap '{began} > .began; mv .began began'
-until [ -e began ]; do sleep 0.05; done
+until [ -e began ]; do sleep 0.5; done
 echo $submitted $(cat began)
 """
 """srun would ask only after 0.1, 1.1, 2.6, 4.6 and 7.1 s whether its nodes are there (src/srun/allocate.c)."""
