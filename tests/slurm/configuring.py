@@ -12,10 +12,17 @@ from tests.slurm.sandbox import SlurmSandbox
 
 
 def status(cluster: SlurmSandbox) -> dict[str, Any]:
-    """The agent's answer."""
+    """The agent's answer, which one that has just been started gives a moment later."""
     ask = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8817/config').read().decode())"
-    answer: dict[str, Any] = json.loads(cluster.run(["python3", "-c", ask]).stdout)
-    return answer
+    answers: list[dict[str, Any]] = []
+
+    def asked() -> bool:
+        done = cluster.run(["python3", "-c", ask])
+        answers.extend([json.loads(done.stdout)] if done.returncode == 0 else [])
+        return bool(answers)
+
+    wait_until(asked, cluster.logs)
+    return answers[0]
 
 
 def change(cluster: SlurmSandbox, files: dict[str, str]) -> dict[str, Any]:
