@@ -81,11 +81,7 @@ def _read_partitions(lines: Iterable[Line], nodes: Mapping[str, Node], draft: Dr
 
 def _members(line: Line, groups: Mapping[str, set[str]], draft: Draft) -> set[str]:
     """The nodes in `Nodes`, by names, sets or ALL."""
-    try:
-        named = [name if name.upper() != "ALL" else "ALL" for name in hosts(value_in(line, "nodes"))]
-    except ValueError as error:
-        draft.leave(line["nodes"], f"is not understood: {error}")
-        return set()
+    named = [name if name.upper() != "ALL" else "ALL" for name in hosts(value_in(line, "nodes"))]
     if unknown := [name for name in named if not groups.get(name)]:
         draft.leave(line["nodes"], f"{compress(unknown)[:100]} is no node of the NodeName lines that were taken")
     return set().union(*(groups.get(name, ()) for name in named))
