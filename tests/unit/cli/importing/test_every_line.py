@@ -81,6 +81,12 @@ def test_what_is_good_of_a_list_is_taken_where_the_rest_is_refused(tmp_path: Pat
     assert pools["s"]["resources"]["gpus"] == {"count": 2, "type": "a100", "shard": 1024}
 
 
+def test_nobody_without_a_name_becomes_a_user(tmp_path: Path) -> None:
+    text, draft = made(tmp_path, NODES, dump="Parent - 'root'\nUser - '':DefaultAccount='a':Fairshare=1\n")
+    assert "slurmstack:users" not in text
+    assert [why for _, why in draft.left if "dump" in why] == ["is no line that sacctmgr dump writes"]
+
+
 def test_limits_of_the_root_of_all_accounts_are_listed(tmp_path: Path) -> None:
     _, draft = made(tmp_path, NODES, dump="Cluster - 'x':Fairshare=1:GrpJobs=9\n")
     assert [(said.text, why) for said, why in draft.left] == [
