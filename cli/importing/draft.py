@@ -64,7 +64,7 @@ class Draft:
             return
         value = f'"{parameter.value}"' if re.search(r"\s", parameter.value) else parameter.value
         if problems := problems_of({**_POOL, "slurm": {"settings": {parameter.key: value}}}):
-            self.leave(parameter, re.sub(r"^has (the key )?'?[\w=/]+'?[,:] (which )?", "", problems[0].message))
+            self.leave(parameter, re.sub(r"^has (the key )?'?[\w=/]+'?(:|, which) ", "", problems[0].message))
         else:
             self.put((*place, "settings", parameter.key), plain(value), parameter)
 

@@ -57,7 +57,7 @@ def case(name: str, tmp_path: Path) -> Case:
 TOLD: dict[str, dict[tuple[str, str], str]] = {
     "deepops": {
         ("slurm.conf:20", "Prolog"): "slurmstack:health",
-        ("slurm.conf:23", "PropagateResourceLimitsExcept"): "write PropagateResourceLimits",
+        ("slurm.conf:23", "PropagateResourceLimitsExcept"): "Except', with which jobs would inherit",
         ("slurm.conf:31", "SlurmctldLogFile"): "slurmstack logs",
         ("slurm.conf:38", "Sockets"): "jobs are given each by itself",
     },
