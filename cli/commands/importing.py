@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -13,8 +12,6 @@ import typer
 from cli.commands.options import JsonOption, argument, named, option
 from cli.errors import Failure
 from cli.importing.convert import convert
-from cli.importing.draft import Draft
-from cli.importing.files import Parameter
 from cli.text import printable
 from local.files import write_whole
 
@@ -54,20 +51,5 @@ def import_cluster(
         return
     if output is None:
         typer.echo(text, nl=False)
-    for line in _summary(draft):
+    for line in (f"{len(draft.taken)} values taken, {len(draft.left)} not; defaults are left out", *draft.told()):
         print(printable(line), file=sys.stderr)
-
-
-def _summary(draft: Draft) -> Iterator[str]:
-    """What was left, a line for each reason: `slurm.conf:12: Weight=10: why (also in lines 14, 18)`."""
-    yield f"{len(draft.taken)} values taken, {len(draft.left)} not; {len(draft.same)} are our defaults anyway"
-    groups: dict[tuple[str, str, str], list[Parameter]] = {}
-    for parameter, why in draft.left:
-        groups.setdefault((parameter.file, parameter.key.lower() or parameter.text, why), []).append(parameter)
-    for (_, _, why), all_of in groups.items():
-        first = all_of[0]
-        others = list(dict.fromkeys(str(parameter.line) for parameter in all_of if parameter.line != first.line))
-        more = f" (also in lines {', '.join(others[:8])}{' and more' if len(others) > 8 else ''})" if others else ""
-        yield f"{first.file}:{first.line}: {first.text}: {why}{more}"
-    if draft.untried:
-        yield f"taken as they are; Slurm tries them at `up`: {', '.join(draft.untried)}"

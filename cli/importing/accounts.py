@@ -10,7 +10,7 @@ from cli.importing.draft import Draft
 from cli.importing.files import Parameter, read_text
 from config.sections.accounting import Account, Qos
 
-_LINE = re.compile(r"(?i)\s*(QOS|Cluster|Parent|Account|User)\s*-\s*'?([^':]*)'?(.*)")
+_LINE = re.compile(r"(?i)\s*(QOS|Cluster|Parent|Account|User)\s*-\s*'?([^':\s][^':]*)'?(.*)")
 _OPTION = re.compile(r":([A-Z][A-Za-z]+)=('[^']*'|.*?)(?=:[A-Z][A-Za-z]+=|$)")
 _SHORT = {"PA": "PerAccount", "PU": "PerUser", "WallDurationPerJob": "Wall", "PrioThresh": "PrioThreshold"}
 """End of an option -> as the stack file has it."""
@@ -36,7 +36,10 @@ def read_dump(path: Path, draft: Draft) -> dict[str, list[str]]:
             place = ("qos" if kind == "qos" else "accounts", name)
             draft.put(place, {"parent": parent} if kind == "account" and parent != "root" else {}, head)
             for key, value in _OPTION.findall(found[3]):
-                _put(place, word(key=key, value=value.strip("'")), draft)
+                end = next((end for end in _SHORT if key.endswith(end)), "")
+                field, option = key.removesuffix(end) + _SHORT.get(end, ""), word(key=key, value=value.strip("'"))
+                if not draft.put_field(place, Qos if kind == "qos" else Account, field, option):
+                    draft.leave(option, "the stack file has nothing of the kind: set it with sacctmgr")
         elif kind == "user" and name != "root":
             users.setdefault(name, []).append(parent)
             own = [f"{key}={value}" for key, value in _OPTION.findall(found[3]) if key != "DefaultAccount"]
@@ -45,10 +48,3 @@ def read_dump(path: Path, draft: Draft) -> dict[str, list[str]]:
         else:
             draft.leave(head, "has what holds for the root of all accounts: set it with sacctmgr")
     return users
-
-
-def _put(place: tuple[str, str], option: Parameter, draft: Draft) -> None:
-    end = next((end for end in _SHORT if option.key.endswith(end)), "")
-    key = option.key.removesuffix(end) + _SHORT.get(end, "")
-    if not draft.put_field(place, Qos if place[0] == "qos" else Account, key, option):
-        draft.leave(option, "the stack file has nothing of the kind: set it with sacctmgr")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,12 @@ import yaml
 from cli.errors import Failure
 from cli.importing.accounts import read_dump
 from cli.importing.draft import Draft, plain
-from cli.importing.files import Line, Parameter, hosts, lines_of, read_lines, value_in
-from cli.importing.keys import ALIASES, OF_ELASTIC_POOLS, PLACES, WHY
+from cli.importing.files import Line, hosts, lines_of, read_lines, value_in
+from cli.importing.keys import ALIASES, OF_ELASTIC_POOLS, PLACES
 from cli.importing.nodes import Node, put_pools, read_nodes
 from config import ConfigError, load_config
 from config.load import PROJECT
-from config.sections.slurm import Partition
+from config.sections.slurm import Partition, Slurm
 from images.common.slurm_records import compress
 from slurm.conf import effective_settings
 
@@ -28,9 +29,8 @@ def convert(slurm_conf: Path, gres_conf: Path | None, dump: Path | None) -> tupl
     lines = _understood(slurm_conf, draft)
     nodes = read_nodes(lines, _understood(gres_conf, draft) if gres_conf is not None else [], draft)
     if not nodes:
-        refused = [f"{one.file}:{one.line}: {one.text}: {why}" for one, why in draft.left[:10]]
-        message = "\n".join([f"{slurm_conf} has no node that could be taken", *refused])
-        raise Failure(message, hint="its NodeName lines may be in a file that it includes")
+        message = "\n".join([f"{slurm_conf} has no node that could be taken", *draft.told()])
+        raise Failure(message, hint="are its nodes dynamic? Or in a file that it includes?")
     members = _read_partitions(lines, nodes, draft)
     pools = put_pools(nodes, members, draft)
     for partition, names in members.items():
@@ -63,8 +63,7 @@ def _read_partitions(lines: Iterable[Line], nodes: Mapping[str, Node], draft: Dr
         groups[head.value] = having | _members(line, groups, draft)
     found: dict[str, set[str]] = {}
     for head, options in lines_of("partitionname", lines):
-        name = re.sub("[^A-Za-z0-9_.-]", "-", head.value)
-        name = f"p-{name}" if name[:1] in ".-" or name.upper() == "ALL" else name
+        name = re.sub("(?i)^(?=[.-]|all$|$)", "p-", re.sub("[^A-Za-z0-9_.-]", "-", head.value))
         members = _members(options, groups, draft)
         if not members:
             draft.leave(head, "has no node: a partition is over at least one pool")
@@ -74,66 +73,37 @@ def _read_partitions(lines: Iterable[Line], nodes: Mapping[str, Node], draft: Dr
             draft.leave(head, f"is no name of a partition here: it became {name}")
         found[name] = members
         draft.put(("partitions", name), {"pools": []}, head, options["nodes"])
-        for key in [key for key in options if key not in {"partitionname", "nodes"}]:
-            _put_option(("partitions", name), key, options[key], draft)
+        for key in [key for key in options if key not in {"partitionname", "nodes", "default"}]:
+            draft.put_option(("partitions", name), Partition, key, options[key])
+        if value_in(options, "default").lower() in {"yes", "true", "up", "1"}:
+            for other in found:  # to Slurm, the last one is
+                draft.remove(("partitions", other, "default"))
+            draft.put(("partitions", name, "default"), True, options["default"])
     return found
 
 
 def _members(line: Line, groups: Mapping[str, set[str]], draft: Draft) -> set[str]:
     """The nodes in `Nodes`, by names, sets or ALL."""
-    try:
-        named = [name if name.upper() != "ALL" else "ALL" for name in hosts(value_in(line, "nodes"))]
-    except ValueError as error:
-        draft.leave(line["nodes"], f"is not understood: {error}")
-        return set()
+    named = [name if name.upper() != "ALL" else "ALL" for name in hosts(value_in(line, "nodes"))]
     if unknown := [name for name in named if not groups.get(name)]:
         draft.leave(line["nodes"], f"{compress(unknown)[:100]} is no node of the NodeName lines that were taken")
     return set().union(*(groups.get(name, ()) for name in named))
 
 
-def _put_option(place: tuple[str, str], key: str, parameter: Parameter, draft: Draft) -> None:
-    if draft.is_default(parameter) or (key in WHY and key != "state"):
-        return  # told in the end
-    if key == "default":
-        if parameter.value.lower() in {"yes", "true", "up", "1"}:
-            for name in draft.sections["partitions"]:  # to Slurm, the last one is
-                draft.remove(("partitions", name, key))
-            draft.put((*place, key), True, parameter)
-    elif not draft.put_field(place, Partition, key, parameter):
-        draft.put_setting(place, parameter)
-
-
 def _read_settings(lines: Iterable[Line], draft: Draft) -> None:
-    last = dict(next(iter(line.items())) for line in lines)  # Slurm goes by the last one
-    if "propagateresourcelimitsexcept" in last:
-        last.pop("propagateresourcelimits", None)
-    try:
+    with suppress(ConfigError):  # what is wrong with the pools is told in the end
         ours = effective_settings(load_config({"worker_nodes": draft.sections["worker_nodes"]}))
-    except ConfigError:  # what is wrong with the pools is told in the end
-        ours = {}
-    draft.defaults |= {"preemptmode=off", *(f"{key}={value}".lower() for key, value in ours.items())}
-    if "accounts" in draft.sections:  # accounts that are declared are enforced
-        draft.defaults |= {f"{key}={last[key].value}".lower() for key in last.keys() & {"accountingstorageenforce"}}
+        draft.defaults |= {"preemptmode=off", *(f"{key}={value}".lower() for key, value in ours.items())}
     elastic = [name for name, pool in draft.sections["worker_nodes"].items() if isinstance(pool["size"], dict)]
-    for key, parameter in last.items():
-        if key in OF_ELASTIC_POOLS and re.fullmatch("[1-9][0-9]{0,6}", parameter.value):
+    for key, parameter in dict(next(iter(line.items())) for line in lines).items():  # Slurm goes by the last one
+        if key == "licenses":
+            for name, count in re.findall(r"([^\s,;:=*]+)[:=*]?([^\s,;]*)", parameter.value):
+                draft.put(("licenses", name), plain(count or "1"), parameter)
+        elif key in OF_ELASTIC_POOLS and re.fullmatch("[1-9][0-9]{0,6}", parameter.value):
             for name in elastic:
                 draft.put(("worker_nodes", name, OF_ELASTIC_POOLS[key]), f"{parameter.value}s", parameter)
-        elif not draft.is_default(parameter) and key not in {*WHY, "nodename", "partitionname"}:
-            _put_setting(key, parameter, draft)
-
-
-def _put_setting(key: str, parameter: Parameter, draft: Draft) -> None:
-    if key == "licenses":
-        for name, _, count in (part.replace("*", ":").partition(":") for part in parameter.value.split(",")):
-            draft.put(("licenses", name), plain(count or "1"), parameter)
-    elif key == "clustername":
-        draft.put(("slurm", "cluster_name"), parameter.value.lower(), parameter)
-    elif key in PLACES:
-        section, model, field = PLACES[key]
-        draft.put_field((section,), model, field, parameter)
-    else:
-        draft.put_setting(("slurm",), parameter)
+        elif key not in {"nodename", "partitionname"}:
+            draft.put_option(*PLACES.get(key, (("slurm",), Slurm, key)), parameter)
 
 
 _HEAD = """\

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from math import isfinite
 from typing import Any
 
@@ -11,7 +12,7 @@ from pydantic import BaseModel
 from cli.importing.files import Parameter
 from cli.importing.keys import DEFAULTS, OTHERWISE, WHY
 from config import ConfigError, Problem, load_config
-from images.common.slurm_records import amounts
+from images.common.slurm_records import amounts, compress
 
 _POOL: dict[str, Any] = {"worker_nodes": {"pool": {"size": 1, "resources": {"cpus": 1, "memory": "1Gi"}}}}
 Path = tuple[str, ...]
@@ -26,19 +27,10 @@ class Draft:
         """Lines of slurm.conf and gres.conf."""
         self.taken: dict[Path, tuple[Parameter, ...]] = {}
         """Place in the stack file -> where its value is from."""
-        self.same: list[Parameter] = []
-        """What is our default anyway."""
         self.left: list[tuple[Parameter, str]] = []
         """What was not taken, and why."""
         self.defaults = set(DEFAULTS)
         """`key=value` in small letters, of Slurm and of our own slurm.conf."""
-
-    @property
-    def untried(self) -> tuple[str, ...]:
-        """Keys that are taken as they are, which Slurm alone can judge."""
-        known = {default.partition("=")[0] for default in self.defaults}
-        settings = {path[-1] for path in self.taken if path[-2:-1] == ("settings",)}
-        return tuple(sorted(key for key in settings if key.lower() not in known))
 
     def put(self, path: Path, value: Any, *parameters: Parameter) -> None:
         """Set a value, which is from these."""
@@ -62,18 +54,19 @@ class Draft:
         field = next((field for field in model.model_fields if field.replace("_", "") == key.lower()), "")
         if field:
             value = _typed(str(model.model_fields[field].annotation), field, parameter.value)
-            if "gang" in parameter.value.lower() and value != "suspend" and field.endswith("mode"):
-                self.leave(parameter, "GANG: jobs take turns with preemption.mode suspend alone")
             self.put((*place, field), value, parameter)
         return bool(field)
 
-    def put_setting(self, path: Path, parameter: Parameter) -> None:
-        """Set a key of slurm.conf or of a partition's line, which is looked at alone: `validate` judges all at once."""
+    def put_option(self, place: Path, model: type[BaseModel], key: str, parameter: Parameter) -> None:
+        """Set a field of a section, else a setting, which is looked at alone: `validate` judges all at once."""
+        told_later = self.is_default(parameter) or (key in WHY and key != "state")
+        if told_later or self.put_field(place, model, key, parameter):
+            return
         value = f'"{parameter.value}"' if re.search(r"\s", parameter.value) else parameter.value
         if problems := problems_of({**_POOL, "slurm": {"settings": {parameter.key: value}}}):
-            self.leave(parameter, re.sub(r"^has (the key )?'?[\w=/]+'?[,:] (which )?", "", problems[0].message))
+            self.leave(parameter, re.sub(r"^has (the key )?'?[\w=/]+'?(:|, which) ", "", problems[0].message))
         else:
-            self.put((*path, "settings", parameter.key), plain(value), parameter)
+            self.put((*place, "settings", parameter.key), plain(value), parameter)
 
     def settle(self) -> None:
         """Take out what is refused, with the reason that `validate` gives."""
@@ -94,10 +87,23 @@ class Draft:
             rest = [word for word in pairs if word not in taken | told]
             by_words = len(rest) < len(pairs) or self.is_default(pairs[0]) or pairs[0].value.upper() == "DEFAULT"
             for word in rest if by_words else pairs[:1]:
-                if self.is_default(word) and self.is_default(of_all.get(word.key.lower(), word)):
-                    self.same.append(word)
-                elif word.value.upper() != "DEFAULT":
-                    self.leave(word, WHY.get(word.key.lower(), OTHERWISE))
+                default = self.is_default(word) and self.is_default(of_all.get(word.key.lower(), word))
+                if not default and word.value.upper() != "DEFAULT":
+                    self.leave(word, WHY.get(word.text.lower(), WHY.get(word.key.lower(), OTHERWISE)))
+
+    def told(self) -> Iterator[str]:
+        """A line for each reason, those that differ in a name alone as one; in the last one what Slurm has to judge."""
+        groups: dict[tuple[str, str, str], dict[Parameter, list[str]]] = {}
+        for one, why in self.left:
+            alike = one.file, one.key.lower() or one.text, re.sub("'[^']*'", "", why)
+            groups.setdefault(alike, {}).setdefault(one, []).append(why)
+        for group in groups.values():
+            first, *others = group
+            lines = {str(one.line) for one in others} - {str(first.line)}
+            more = f" (likewise in lines {compress(lines).strip('[]')})" if lines else ""
+            yield f"{first.file}:{first.line}: {first.text}: {'; '.join(group[first])}{more}"
+        if settings := sorted({path[-1] for path in self.taken if path[-2:-1] == ("settings",)}):
+            yield f"settings, which Slurm itself tries at `up`: {', '.join(settings)}"
 
     def _about(self, problem: Problem) -> Path:
         """The value at a problem's place, else the last one in it, else the nearest one around it, else nothing.
@@ -141,7 +147,9 @@ def _typed(kind: str, field: str, text: str) -> Any:
         return [part for part in text.split(",") if part]
     if re.search(r"\b(int|float)\b", kind):
         return float(text) if re.fullmatch(r"\d+\.\d+", text) else plain(text)
-    return re.sub("^(topology|preempt)/|_prio$|,?gang,?", "", text.lower()) if "Literal[" in kind else text
+    if "Literal[" in kind or field == "cluster_name":
+        text = re.sub("^(topology|preempt)/|_prio$|^gang,(?=suspend$)|(?<=^suspend),gang$", "", text.lower())
+    return text
 
 
 def plain(value: str) -> int | str:

@@ -65,7 +65,8 @@ def read_lines(path: Path, above: tuple[Path, ...] = ()) -> Iterator[list[Parame
             # Beside the file that includes it, even if the old cluster had it in another directory.
             beside = [path.parent / name for name in (include[1], Path(include[1]).name)]
             if not (there := [file for file in beside if file.is_file()]):
-                raise Failure(f"{path}:{number} includes {include[1]}, which is not there", hint="put it beside it")
+                why = "but Slurm takes no *: name each file" if "*" in include[1] else "which is not there beside it"
+                raise Failure(f"{path}:{number} includes {include[1]}, {why}")
             yield from read_lines(there[0], (*above, path.resolve()))
             continue
         clear = _PAIR.match(text) and text.count('"') % 2 == 0
@@ -96,15 +97,14 @@ def _logical(text: str) -> Iterator[tuple[int, str]]:
 
 
 def hosts(listed: str) -> list[str]:
-    """Names in a host list, `rack[0-3]node[01-16],login`. Raises ValueError where it is none."""
-    wrong = ValueError(f"{listed[:60]} is no list of at most {_MOST_HOSTS:,} hosts, as in n[1-3,07],login")
+    """Names in a host list, `rack[0-3]node[01-16],login`; where it is none, all of it as one name."""
     if re.search(r"[\[\]=]", _RANGES.sub("", listed)):
-        raise wrong
+        return [listed]
     found: list[str] = []
     for part in re.findall(r"(?:[^,\[\]]|\[[^\]]*\])+", listed):
         pieces = [_numbers(one) if at % 2 else [one] for at, one in enumerate(re.split(r"[\[\]]", part.strip()))]
         if not 0 < prod(map(len, pieces)) <= _MOST_HOSTS - len(found):
-            raise wrong
+            return [listed]
         found += map("".join, product(*pieces))
     return list(dict.fromkeys(found))
 

@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 from config.base import Section
+from config.sections.accounting import Accounting
 from config.sections.slurm import Preemption, Topology
 
 ALIASES = {"procs": "cpus", "features": "feature", "priority": "prioritytier"}
-PLACES: dict[str, tuple[str, type[Section], str]] = {
-    "topologyplugin": ("topology", Topology, "plugin"),
-    "preempttype": ("preemption", Preemption, "type"),
-    "preemptmode": ("preemption", Preemption, "mode"),
+PLACES: dict[str, tuple[tuple[str, ...], type[Section], str]] = {
+    "topologyplugin": (("topology",), Topology, "plugin"),
+    "preempttype": (("preemption",), Preemption, "type"),
+    "preemptmode": (("preemption",), Preemption, "mode"),
+    "accountingstorageenforce": (("accounting",), Accounting, "enforce"),
 }
 OF_ELASTIC_POOLS = {"suspendtime": "idle_timeout", "resumetimeout": "resume_timeout"}
 _WHY = {
+    "Include": "is no key: slurm.conf has `Include FILE`, without = and without *",
     "SlurmctldHost ControlMachine ControlAddr BackupController BackupAddr SlurmctldAddr": "hosts are pods here",
     "SrunPortRange JobCredentialPrivateKey JobCredentialPublicCertificate AuthInfo TaskProlog TaskEpilog SrunProlog "
     "SrunEpilog MailProg MailDomain RebootProgram UnkillableStepProgram PluginDir PlugStackConfig NodeAddr "
-    "NodeHostname BcastAddr Port Reason CoreSpecCount CpuSpecList MemSpecLimit SwitchType NodeFeaturesPlugins": (
+    "NodeHostname BcastAddr Port Reason CoreSpecCount CpuSpecList MemSpecLimit SwitchType NodeFeaturesPlugins UsePAM": (
         "belongs to the old machines"
     ),
     "FastSchedule CryptoType CacheGroups CheckpointType SchedulerPort SchedulerRootFilter AccountingStorageLoc "
-    "JobCheckpointDir MemLimitEnforce SallocDefaultCommand UsePAM FrontendName": (
-        "Slurm has dropped it, or a pod has no use for it"
-    ),
+    "JobCheckpointDir MemLimitEnforce SallocDefaultCommand FrontendName": "Slurm has dropped it",
     "Prolog Epilog PrologSlurmctld EpilogSlurmctld HealthCheckProgram HealthCheckInterval HealthCheckNodeState": (
         "belongs to the old machines; slurmstack:health has checks (docs/health.md)"
     ),
+    "ProctrackType TaskPlugin JobAcctGatherType": "workers use cgroups where they can: worker_nodes.<pool>.confinement",
     "JobSubmitPlugins": "belongs to the old machines; slurmstack:job_submit has the usual rules",
     "JobCompType JobCompLoc JobCompParams": "sacct has the records of jobs: leave it out",
     "TmpFS": "jobs have a /tmp of their own: worker_nodes.<pool>.tmp is its size",
     "GresTypes MaxNodeCount": "is made from the pools",
-    "SuspendTime SuspendTimeout ResumeTimeout ResumeRate SuspendRate SuspendExcNodes SuspendExcParts": (
+    "State=CLOUD SuspendTime SuspendTimeout ResumeTimeout ResumeRate SuspendRate SuspendExcNodes SuspendExcParts": (
         "use an elastic pool: worker_nodes.<pool>.size: {min: 0, max: N} with idle_timeout and resume_timeout"
     ),
     "DownNodes State": "nodes begin idle: drain them with scontrol",

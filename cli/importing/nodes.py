@@ -7,18 +7,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
 from os.path import commonprefix
 from typing import Any
 
 from cli.importing.draft import Draft
 from cli.importing.files import Line, Parameter, hosts, lines_of, value_in
 from config.sections.workers import RESERVED_POOL_NAMES
+from images.common.slurm_records import count, size
 from slurm.sizing import memory_for
 
 _FROM = {"cpus": "cpus", "memory": "realmemory", "features": "feature", "weight": "weight", "tmp": "tmpdisk"}
 """Value of a pool -> the key that it is from; others are from Gres."""
-_OF_DEVICES = ("nodename", "name", "type", "count", "file", "autodetect")
 
 
 @dataclass(kw_only=True)
@@ -42,7 +41,7 @@ def read_nodes(lines: Iterable[Line], gres: Iterable[Line], draft: Draft) -> dic
     found: dict[str, Node] = {}
     for head, options in lines_of("nodename", lines):
         try:
-            new = {host: _node(options) for host in hosts(head.value)}
+            new = {host: _node(host, options) for host in hosts(head.value)}
         except ValueError as error:
             draft.leave(head, f"is not understood: {error}")
             continue
@@ -50,14 +49,16 @@ def read_nodes(lines: Iterable[Line], gres: Iterable[Line], draft: Draft) -> dic
             draft.leave(head, "is no node yet: raise worker_nodes.<pool>.size when it is to be there")
         elif not found.keys() & new:  # Slurm has a name once
             found |= new
-    _read_devices(gres, found, draft)
+    _read_devices(gres, found)
     for node in found.values():
         _put_gpus(node, draft)
     return found
 
 
-def _node(options: Line) -> Node:
+def _node(name: str, options: Line) -> Node:
     """Raises ValueError."""
+    if re.search(r"[\[\]=]", name):
+        raise ValueError(f"{name[:60]} is no list of hosts that Slurm takes, as n[1-3,07],login")
     number = partial(_number, options)
     sockets = number("sockets", number("boards") * number("socketsperboard"))
     cpus = number("cpus", sockets * number("corespersocket") * number("threadspercore"))
@@ -77,18 +78,14 @@ def _number(line: Line, key: str, otherwise: int = 1) -> int:
     return int(value_in(line, key) or otherwise)
 
 
-def _read_devices(lines: Iterable[Line], nodes: Mapping[str, Node], draft: Draft) -> None:
+def _read_devices(lines: Iterable[Line], nodes: Mapping[str, Node]) -> None:
     """The types of GPUs, and whose they are."""
     for line in lines:
-        words = [line[key] for key in _OF_DEVICES if key in line]
+        words = [line[key] for key in ("nodename", "name", "type", "count", "file", "autodetect") if key in line]
         amd = any("rsmi" in word.value or word.value.startswith("/dev/dri") for word in words)
         typed = "type" in line and value_in(line, "name") == "gpu"
-        try:
-            named = hosts(line["nodename"].value) if "nodename" in line else nodes
-            number = len(hosts(value_in(line, "file"))) or _number(line, "count", 0)
-        except ValueError as error:
-            draft.leave(next(iter(line.values())), f"is not understood: {error}")
-            continue
+        named = hosts(line["nodename"].value) if "nodename" in line else nodes
+        number = len(hosts(value_in(line, "file"))) or count(value_in(line, "count"))
         for node in (nodes[name] for name in named if name in nodes and (amd or typed)):
             node.amd |= amd
             node.devices += words
@@ -97,14 +94,17 @@ def _read_devices(lines: Iterable[Line], nodes: Mapping[str, Node], draft: Draft
 
 def _put_gpus(node: Node, draft: Draft) -> None:
     gres: Counter[str] = Counter()  # `gpu:h100` -> 8, `shard` -> 32
-    for part in filter(None, re.sub(r"\([^)]*\)|:no_consume", "", value_in(node.options, "gres")).split(",")):
-        counted = re.fullmatch("(.+):([0-9]{1,9})", part)
-        gres[counted[1] if counted else part] += int(counted[2]) if counted else 1
+    # Without sockets, flags, and the type of the GPUs that are shared.
+    offered = re.sub(r"\([^)]*\)|:no_consume|(?<=shard):[^:,]+(?=:)", "", value_in(node.options, "gres"))
+    for part in filter(None, offered.split(",")):
+        counted = re.fullmatch("(?i)(.+):([0-9]{1,9}[KMGTP]?)", part)
+        gres[counted[1] if counted else part] += int(size(counted[2].upper()) or 0) if counted else 1
+    whole = {key: number for key, number in gres.items() if re.match(r"gpu(:(?!(.*_)?[1-7]g\.)|$)", key)}
     total = gres["gpu"]
     types = dict.fromkeys(node.types, total) if len(node.types) == 1 else node.types  # one is that of all
     if not total or sum(types.values()) != total:  # Gres has the types, or nobody
         types, node.devices = {"": total}, node.devices if node.amd else []
-    gpus = Counter({key[4:]: number for key, number in gres.items() if key.startswith("gpu:")}) + Counter(types)
+    gpus = Counter({key[4:]: number for key, number in whole.items() if key != "gpu"}) + Counter(types)
     if gpus:
         value: dict[str, Any] = {"count": gpus.total()} | ({"vendor": "amd"} if node.amd else {})
         if len(gpus) > 1:
@@ -116,8 +116,9 @@ def _put_gpus(node: Node, draft: Draft) -> None:
     for key, number in gres.items():
         if key == "shard" and gpus:
             node.pool["resources", "gpus", "shard"] = number
-        elif key.partition(":")[0] != "gpu":
-            draft.leave(node.options["gres"], f"{key} is no GPU of the node: licenses count other things")
+        elif key not in whole:
+            why = "licenses count other things, and resources.gpus.mig parts of GPUs, where all are divided"
+            draft.leave(node.options["gres"], f"{key} is no GPU of the node: {why}")
 
 
 def put_pools(nodes: Mapping[str, Node], partitions: Mapping[str, set[str]], draft: Draft) -> dict[str, list[str]]:
@@ -126,10 +127,11 @@ def put_pools(nodes: Mapping[str, Node], partitions: Mapping[str, set[str]], dra
     for name, node in nodes.items():
         homes = [partition for partition, members in partitions.items() if name in members]
         groups.setdefault(str((node.pool, value_in(node.options, "state").lower() == "cloud", homes)), []).append(name)
-    features = {feature for node in nodes.values() for feature in value_in(node.options, "feature").split(",")}
     pools: dict[str, list[str]] = {}
     for members in groups.values():
-        # A feature of this name, which others have, too, would put their nodes into this pool's node set.
+        # A feature of this name, which others have, would put their nodes into this pool's node set.
+        others = {value_in(nodes[name].options, "feature") for name in nodes.keys() - members}
+        features = {feature for listed in others for feature in listed.split(",")}
         name = _pool_name(members, {*pools, *features, *RESERVED_POOL_NAMES})
         pools[name] = members
         _put_pool(name, [nodes[host] for host in members], draft)
@@ -143,7 +145,7 @@ def _pool_name(members: Iterable[str], taken: set[str]) -> str:
     stem = re.sub("[^a-z0-9]+", "-", begin).strip("-")[:30].strip("-")
     # `cpu-2` is the name of a node of the pool `cpu`.
     stem = re.sub(r"-(\d+)$", r"\1", stem if stem[:1].isalpha() else f"n{stem}")
-    return next(name for at in count(1) if (name := stem if at == 1 else f"{stem}{at}") not in taken)
+    return next(name for at in ("", *range(2, len(taken) + 3)) if (name := f"{stem}{at}") not in taken)
 
 
 def _put_pool(name: str, members: list[Node], draft: Draft) -> None:

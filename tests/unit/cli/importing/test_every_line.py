@@ -32,6 +32,11 @@ def why(draft: Draft, line: int, key: str) -> str:
         ("NodeName=n[2-3] CPUs=8", "NodeName", "another one holds"),
         ("NodeName= CPUs=4", "NodeName", "CPUs=4 is no list"),
         ("NodeName=m State=DOWN CPUs=4", "State", "nodes begin idle"),
+        ("NodeName=DEFAULT State=CLOUD", "State", "use an elastic pool"),
+        ("NodeName=m CPUs=4 Gres=gpu:H100_1g.10gb:7,gpu:H100:4", "Gres", "resources.gpus.mig parts of GPUs"),
+        ("Licenses=matlab:10;big:2K;remote@srv:3;ansys", "Licenses", "'2K' is not a whole number"),
+        ("TaskPlugin=task/cgroup", "TaskPlugin", "workers use cgroups where they can"),
+        ("Include=parts/nodes.conf", "Include", "is no key: slurm.conf has `Include FILE`"),
         ("NodeName=m CPUs=4 CPUs=8", "CPUs", "another one holds"),
         ("NodeName=m NodeName=k CPUs=8", "NodeName", "another one holds"),
         ("NodeName=m CPUs=4 TmpDisk=50", "TmpDisk", "too little"),
@@ -40,7 +45,7 @@ def why(draft: Draft, line: int, key: str) -> str:
         ("PartitionName=p Nodes=n1 MaxTime=5", "PartitionName", "another one holds"),
         ("PartitionName=q Nodes=n[1-2],n[8-9]", "Nodes", "n[8-9] is no node"),
         ("PartitionName=q Nodes=n1 Default=maybe", "Default", "has no effect"),
-        ("PartitionName=q Nodes=n[2-1]", "Nodes", "n[2-1] is no list"),
+        ("PartitionName=q Nodes=n[2-1]", "Nodes", "n[2-1] is no node"),
         ("PartitionName=q Nodes=n1 MaxTime=99999-0", "MaxTime", "more than Slurm can count"),
         (f"PartitionName=q Nodes=c1 ResumeTimeout=900\nResumeTimeout=600\n{CLOUD}", "ResumeTimeout", "elastic pool"),
         ("PartitionName=a+b Nodes=n1", "PartitionName", "it became a-b"),
@@ -62,8 +67,7 @@ def test_a_line_that_is_not_taken_is_listed_with_its_reason(tmp_path: Path, line
     ("line", "said"),
     [
         ("NodeName=absent Name=gpu Type=a Count=2", "has no effect"),
-        ("NodeName=n[1 Name=gpu Type=a Count=2", "n[1 is no list"),
-        ("Name=gpu Type=a Count=many", "many is no number"),
+        ("NodeName=n[1 Name=gpu Type=a Count=2", "has no effect"),
         ("Name=gpu File=/dev/nvidia0", "slurmd finds the devices"),
     ],
 )
@@ -71,6 +75,21 @@ def test_a_line_of_gres_conf_costs_no_node_and_is_listed(tmp_path: Path, line: s
     text, draft = made(tmp_path, f"{NODES} Gres=gpu:4\n", f"Name=gpu Type=a Count=4\n{line}\n")
     assert said in why(draft, 2, line.partition("=")[0])
     assert "type: a" in text
+
+
+def test_what_is_good_of_a_list_is_taken_where_the_rest_is_refused(tmp_path: Path) -> None:
+    nodes = "NodeName=n CPUs=4 Gres=gpu:1g.10gb:7,gpu:H100:4\nNodeName=s CPUs=4 Gres=gpu:a100:2,shard:a100:1K"
+    _, draft = made(tmp_path, f"{nodes}\nLicenses=matlab:10;big:2K;remote@srv:3,ansys\n")
+    pools = draft.sections["worker_nodes"]
+    assert pools["n"]["resources"]["gpus"] == {"count": 4, "type": "H100"}
+    assert pools["s"]["resources"]["gpus"] == {"count": 2, "type": "a100", "shard": 1024}
+    assert draft.sections["licenses"] == {"matlab": 10, "ansys": 1}
+
+
+def test_nobody_without_a_name_becomes_a_user(tmp_path: Path) -> None:
+    text, draft = made(tmp_path, NODES, dump="Parent - 'root'\nUser - '':DefaultAccount='a':Fairshare=1\n")
+    assert "slurmstack:users" not in text
+    assert [why for _, why in draft.left] == ["is no line that sacctmgr dump writes"]
 
 
 def test_limits_of_the_root_of_all_accounts_are_listed(tmp_path: Path) -> None:
@@ -128,7 +147,8 @@ def test_without_a_word_the_stack_file_is_another_or_the_word_is_listed(tmp_path
     lines = [[NODES, *dice.choices(LINES, k=9)], dice.choices(OF_DEVICES, k=3)]
     files = [[*dict.fromkeys(line.format(n=(n := dice.randint(1, 3)), m=n + 1) for line in some)] for some in lines]
     text, draft = text_of(tmp_path, files)
-    told = {(Path(said.file).name, said.line, said.text) for said in [*draft.same, *(said for said, _ in draft.left)]}
+    same = (said for line in draft.read for said in line if draft.is_default(said))
+    told = {(Path(said.file).name, said.line, said.text) for said in [*same, *(said for said, _ in draft.left)]}
     silent = []
     for own, name in zip(files, ("slurm.conf", "gres.conf"), strict=True):
         for at, line in enumerate(own):
