@@ -13,7 +13,6 @@ from cli.importing.keys import DEFAULTS, OTHERWISE, WHY
 from config import ConfigError, Problem, load_config
 from images.common.slurm_records import amounts
 
-_POOL: dict[str, Any] = {"worker_nodes": {"pool": {"size": 1, "resources": {"cpus": 1, "memory": "1Gi"}}}}
 Path = tuple[str, ...]
 
 
@@ -68,12 +67,9 @@ class Draft:
         return bool(field)
 
     def put_setting(self, path: Path, parameter: Parameter) -> None:
-        """Set a key of slurm.conf or of a partition's line, which is looked at alone: `validate` judges all at once."""
+        """Set a key of slurm.conf or of a partition's line."""
         value = f'"{parameter.value}"' if re.search(r"\s", parameter.value) else parameter.value
-        if problems := problems_of({**_POOL, "slurm": {"settings": {parameter.key: value}}}):
-            self.leave(parameter, re.sub(r"^has (the key )?'?[\w=/]+'?[,:] (which )?", "", problems[0].message))
-        else:
-            self.put((*path, "settings", parameter.key), plain(value), parameter)
+        self.put((*path, "settings", parameter.key), plain(value), parameter)
 
     def settle(self) -> None:
         """Take out what is refused, with the reason that `validate` gives."""
@@ -117,6 +113,8 @@ class Draft:
         for part in path[:-1]:
             place = place.get(part, {})
         place.pop(path[-1], None)
+        if not place and path[-2:-1] == ("settings",):
+            self.remove(path[:-1])
         self.taken = {other: parameter for other, parameter in self.taken.items() if other[: len(path)] != path}
 
 

@@ -281,7 +281,7 @@ def test_limits_that_slurm_passed_over_are_not_taken(tmp_path: Path) -> None:
     lines = ["NodeName=n CPUs=1", "PropagateResourceLimits=ALL", "PropagateResourceLimitsExcept=MEMLOCK"]
     _, draft = convert(written(tmp_path, "\n".join(lines)), None, None)
     assert {said.key for said, _ in draft.left} >= {"PropagateResourceLimits", "PropagateResourceLimitsExcept"}
-    assert "slurm" not in draft.sections
+    assert not draft.sections["slurm"]
 
 
 def test_what_is_refused_of_a_partition_leaves_one_whose_name_goes_on_alone(tmp_path: Path) -> None:
@@ -389,12 +389,15 @@ def test_what_is_not_understood_is_shown_as_written_and_what_slurm_alone_knows_i
     command: Command, tmp_path: Path
 ) -> None:
     odd = 'NodeName  a CPUs=2\n=x y\nMinJobAge="4 5\nPartitionName=p Nodes=n stray MaxTime=5\n'
-    file = written(tmp_path, f"NodeName=n CPUs=1 RealMemory=2000\n{odd}Nonsense=5\nA=B=C\nKillWait=45\n")
+    file = written(
+        tmp_path, f"NodeName=n CPUs=1 RealMemory=2000\n{odd}SlurmdTimout=5\nMpiParams=ports=1-9\nKillWait=45\n"
+    )
     done = command("import", str(file))
-    lines = done.err.splitlines()
-    assert lines[1:-1] == [
+    *lines, misspelt, taken = done.err.splitlines()
+    assert lines[1:] == [
         f"{file}:{line}: is not understood: slurm.conf has KEY=VALUE, and quotes in pairs"
         for line in ("2: NodeName a CPUs=2", "3: =x y", '4: MinJobAge="4 5', "5: stray")
     ]
-    assert lines[-1] == "taken as they are; Slurm tries them at `up`: A, Nonsense"
+    assert misspelt == f"{file}:6: SlurmdTimout=5: is no key of slurm.conf; did you mean 'SlurmdTimeout'?"
+    assert taken == "taken as they are; Slurm tries them at `up`: MpiParams"
     assert "max_time: '5'" in done.out
