@@ -147,8 +147,11 @@ def _ended(cluster: Snapshot, known: KnownJob, errors: Sequence[str]) -> Iterato
     well = state.startswith("COMPLETED") or (state == ENDED and job is not None and not job.reason)
     severity: Severity = "note" if well else "warning"
     mend = f"slurmstack logs --job {known.id}"
-    why = next((f": {text}" for text in errors if text.startswith("/") and state == "FAILED"), "")  # in its output
-    cause = f"job {known.id} has ended: {state}{why or _why(state if hosts else f'{state} on no node', code)}"
+    # A script may have survived all but the last error in its output. With it srun tells of each task that it failed.
+    said = [text for text in errors if text.startswith("/") and state == "FAILED"]
+    said.sort(key=lambda text: "Exited with exit code" not in text)
+    last = f"; the last error, in {said[-1]}" if said else ""
+    cause = f"job {known.id} has ended: {state}{_why(state if hosts else f'{state} on no node', code)}{last}"
     yield Finding(f"job {known.id}", severity, cause, mend, tuple(filter(None, (*seen, *errors[:_LISTED]))))
 
 

@@ -174,12 +174,19 @@ ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
     "a job whose interpreter is not there": (
         both(lambda c: c.past("12", "FAILED", code="2:0"), lambda c: c.past("12.batch", "FAILED"),
              lambda c: c.output.update({"/12.out": "x\nslurmstepd: error: execve(): bad interpreter(/nosuch): No"})),
-        [("job 12", 1, "has ended: FAILED: /12.out: slurmstepd: error: execve(): bad interpreter(/nosuch)")],
+        [("job 12", 1, "ended with exit status 2; the last error, in /12.out: slurmstepd: error: execve(): bad inter")],
     ),
     "a job whose step has an option that srun does not know": (
         both(lambda c: c.past("12", "FAILED", code="127:0"), lambda c: c.past("12.batch", "FAILED"),
              lambda c: c.output.update({"/12.out": "srun: unrecognized option '--no'\nTry \"srun --help\""})),
-        [("job 12", 1, "has ended: FAILED: /12.out: srun: unrecognized option '--no' seen: ")],
+        [("job 12", 1, "254 or 255); the last error, in /12.out: srun: unrecognized option '--no' seen: ")],
+    ),
+    "a job whose script went on after an error": (
+        both(lambda c: c.past("12", "FAILED", code="7:0"), lambda c: c.past("12.batch", "FAILED"),
+             lambda c: c.output.update({"/12.out": "srun: error: A\n" * 2 + "".join(f"env: {n}\n" for n in range(9)) +
+                                        "srun: error: A\nsrun: error: x: task 0: Exited with exit code 2\n"})),
+        [("job 12", 1, "7, or 128 more: signal 7 ended a program of it; the last error, in /12.out: srun: error: A"),
+         ("job 12", 1, "env: 8 seen: /12.out: srun: error: A seen: /12.out: srun: error: x: task 0: Exited")],
     ),
     "a job whose exit status sacct has cut": (
         lambda c: c.past("12", "FAILED", code="127:0"), [("job 12", 1, "254 or 255")]
