@@ -28,28 +28,8 @@ from config.sections.workers import WorkerPool
 _PROMETHEUS = "prometheus"
 _NO_POLICIES = "has no effect: only network policies could enforce it, and network_policies.enabled is false"
 
-_OURS = {
-    "accountingstoragetype": "accounting.enabled",
-    **{
-        f"accountingstorage{what}": "accounting (slurmdbd runs in the cluster)"
-        for what in ("host", "backuphost", "port", "pass", "user")
-    },
-    **dict.fromkeys(("authalttypes", "authaltparameters"), "rest (its key is made and configured in any case)"),
-}
-"""Keys of slurm.conf that belong to pods, Services and keys of ours, and the section that decides about them."""
-
 OF_THE_WORKER = frozenset({"proctracktype", "taskplugin", "jobacctgathertype"})
 """Keys that each worker decides about by its machine, where it holds jobs to what they asked for."""
-
-_DBD_KEYS = {
-    **dict.fromkeys(("dbdhost", "dbdaddr", "dbdbackuphost", "dbdport"), "slurmdbd's Service"),
-    **dict.fromkeys(("slurmuser", "pidfile"), "the image"),
-    **dict.fromkeys(("authtype", "authinfo", "authalttypes", "authaltparameters"), "the cluster's keys"),
-    **dict.fromkeys(
-        (f"storage{what}" for what in ("type", "host", "backuphost", "port", "user", "loc")), "accounting.database"
-    ),
-}
-"""Keys of slurmdbd.conf, and what decides about them."""
 
 
 def settings(
@@ -59,20 +39,12 @@ def settings(
     written, where = folded(slurm.settings), "slurm.settings"
     confining = [f"worker_nodes.{name}" for name, pool in worker_nodes.items() if pool.confines]
     for key in slurm.settings:
-        if (section := _OURS.get(key.lower())) is not None:
-            yield f"{where}.{key}", f"belongs to slurmstack:{section}; remove it"
-        elif key.lower() in OF_THE_WORKER and confining:
+        if key.lower() in OF_THE_WORKER and confining:
             message = (
                 "is what workers decide about that hold jobs to what they asked for; remove it, or set confinement: "
                 f"off in {', '.join(confining)}"
             )
             yield f"{where}.{key}", message
-    if "propagateresourcelimitsexcept" in written:
-        message = (
-            "would let jobs inherit all other limits of the login node's pod: write PropagateResourceLimits with those "
-            "that they shall inherit, or leave it out"
-        )
-        yield f"{where}.PropagateResourceLimitsExcept", message
     if "x11" in str(written.get("prologflags", "")).lower():
         message = "has X11, which has no effect: X11 is not forwarded (docs/first-jobs.md); leave it out"
         yield f"{where}.PrologFlags", message
@@ -115,7 +87,7 @@ _NOBODY = (
 
 
 def accounting(sections: Sections, accounting: Accounting) -> Found:
-    """Policy without accounting, accounting without policy, and keys of slurmdbd.conf that are not free."""
+    """Policy without accounting, accounting without policy, and a key of slurmdbd.conf that is not free."""
     if not accounting.enabled:
         for section in ("accounts", "qos"):
             if sections.names(section):
@@ -124,18 +96,9 @@ def accounting(sections: Sections, accounting: Accounting) -> Found:
     elif set(accounting.enforce or ()) - {"nojobs", "nosteps"} and not sections.names("accounts"):
         yield "accounting.enforce", f"is set, {_NOBODY}"
     external = accounting.database.external
-    for key in accounting.settings:
-        if key.lower() in {"storagepass", "storagepassscript"}:
-            message = (
-                "a password never belongs into a stack file; put it into a Secret and name that in "
-                "accounting.database.external.password, and replace the password that was written here"
-            )
-            yield f"accounting.settings.{key}", message
-        elif key.lower() in _DBD_KEYS:
-            yield f"accounting.settings.{key}", f"belongs to {_DBD_KEYS[key.lower()]}; remove it"
-        elif key.lower() == "storageparameters" and external is not None and external.tls is not None:
-            message = "would take the place of accounting.database.external.tls; remove it"
-            yield f"accounting.settings.{key}", message
+    if "storageparameters" in folded(accounting.settings) and external is not None and external.tls is not None:
+        message = "would take the place of accounting.database.external.tls; remove it"
+        yield "accounting.settings.StorageParameters", message
 
 
 def access(accounting: Accounting, partitions: Mapping[str, Partition]) -> Found:

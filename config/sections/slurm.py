@@ -22,7 +22,21 @@ _WHY = {
     "ClusterName": "is no setting: use slurm.cluster_name",
     # With other values than ours the cluster would lose its queue or be cut off.
     "SlurmctldHost SlurmctldPort SlurmdPort SlurmUser SlurmdUser StateSaveLocation SlurmdSpoolDir SlurmctldPidFile "
-    "SlurmdPidFile AuthType CredType": "is bound to how the pods are made and cannot be changed",
+    "SlurmdPidFile PidFile AuthType AuthAltTypes AuthAltParameters slurmdbd.conf/AuthInfo CredType DbdHost DbdAddr "
+    "DbdBackupHost DbdPort AccountingStorageHost AccountingStorageBackupHost AccountingStoragePort "
+    "AccountingStoragePass AccountingStorageUser": "is bound to how the pods are made and cannot be changed",
+    "AccountingStorageType": "belongs to accounting.enabled; remove it",
+    "StorageType StorageHost StorageBackupHost StoragePort StorageUser StorageLoc": (
+        "belongs to accounting.database; remove it"
+    ),
+    "StoragePass StoragePassScript": (
+        "a password never belongs into a stack file; put it into a Secret and name that in "
+        "accounting.database.external.password, and replace the password that was written here"
+    ),
+    "PropagateResourceLimitsExcept": (
+        "would let jobs inherit all other limits of the login node's pod: write PropagateResourceLimits with those "
+        "that they shall inherit, or leave it out"
+    ),
     # What no trial start of slurmctld can see (images/controller/check.py), and may end on.
     "AllowQos DenyQos QOS": "is no setting: use allow_qos, deny_qos or qos, whose names are looked at before an apply",
     "AllowAccounts DenyAccounts": (
@@ -60,7 +74,7 @@ def _key_of(file: str) -> AfterValidator:
     """A check of a key of a file or a kind of line. The validation's context may have the version of Slurm."""
 
     def check(key: str, info: ValidationInfo) -> str:
-        if (instead := _INSTEAD.get(key.lower())) is not None:
+        if instead := _INSTEAD.get(key.lower()) or _INSTEAD.get(f"{file}/{key}".lower()):
             raise ValueError(instead)
         name, version = KNOWN[file].get(key.lower(), ("", ""))
         if not name:

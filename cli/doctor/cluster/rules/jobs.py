@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from shlex import quote
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from cli.doctor.cluster.findings import Finding, Severity
 from cli.status.questions import SlurmNode
@@ -200,8 +199,7 @@ Kind = Literal["turn", "limit", "held", "never", "unknown"]
 has to let it go. `never`: not as it stands."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Meaning:
+class Meaning(NamedTuple):
     """What a reason says."""
 
     kind: Kind
@@ -266,5 +264,5 @@ def meaning(reason: str, detail: str = "") -> Meaning:
     for text in (detail, reason):
         for pattern, kind, words, mend in _TABLE if text or text is reason else ():
             if re.fullmatch(pattern, text):
-                return Meaning(kind=kind, words=words, mend=mend)
-    return Meaning(kind="unknown", words=f"Slurm's reason is {reason or detail}", mend=_SHOW)
+                return Meaning(kind, words, mend)
+    return Meaning("unknown", f"Slurm's reason is {reason or detail}", _SHOW)
