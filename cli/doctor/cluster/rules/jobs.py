@@ -159,7 +159,9 @@ _TRIED_AGAIN = {"BeginTime", "None", ""}
 
 
 def _waiting(cluster: Snapshot, job: Job, errors: Sequence[str]) -> Finding:
-    what = meaning(job.reason, job.detail)
+    what, is_part = meaning(job.reason, job.detail), "+" in job.id
+    if is_part and job.reason in {"Resources", "Priority"}:
+        what = what._replace(words="the parts of a heterogeneous job start together, once all of them have room")
     failed = [text for text in errors if not text.startswith("the log of ")]
     if failed and job.reason in _TRIED_AGAIN:
         mend = "slurmstack logs --job {id}; slurmstack doctor"
@@ -173,7 +175,7 @@ def _waiting(cluster: Snapshot, job: Job, errors: Sequence[str]) -> Finding:
     lines = [
         f"Slurm says {job.detail or job.reason}",
         f"nodes of its partition that take no jobs: {', '.join(closed[:4])}" if closed else "",
-        f"the scheduler expects to start it at {_time(job.start)}" if job.start else "",
+        f"the scheduler expects to start it at {_time(job.start)}" if job.start and not is_part else "",
         *errors[:_LISTED],  # of an earlier try
     ]
     severities: dict[str, Severity] = {"turn": "note", "limit": "note", "held": "warning", "never": "error"}

@@ -111,6 +111,11 @@ ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
         both(lambda c: c.past("18_1", "COMPLETED"), lambda c: c.past("18_2", "COMPLETED")),
         [("job 18", 0, "job 18 has ended: COMPLETED")],
     ),
+    "a heterogeneous job that waits": (
+        both(queued("12+0", "Resources", start="1790000000"), queued("12+1", "Resources", start="1790000000")),
+        [("job 12", 1, f"12+{part} of alice waits: the parts of a heterogeneous job start together, once all of them")
+         for part in (0, 1)] + [("job 12", 1, "them have room seen: Slurm says Resources mend")],
+    ),
     "a job that runs": (
         lambda c: c.job("12", "None", state="RUNNING", nodes="default-0"),
         [("job 12", 0, "is running on default-0 seen: 10 min are left of its time limit")],
