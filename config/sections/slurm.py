@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import Annotated, Literal
@@ -59,37 +60,28 @@ _INSTEAD = {key.lower(): why for keys, why in _WHY.items() for key in keys.split
 """What to use instead of keys that no setting may have. All in small letters."""
 
 
-def _known() -> dict[str, dict[str, tuple[str, str]]]:
-    text = Path(__file__).with_name("slurm_keys.txt").read_text(encoding="ascii")
-    tables = {name: [word.partition("=") for word in words] for name, *words in map(str.split, text.split("\n\n"))}
-    return {name: {key.lower(): (key, what) for key, _, what in words} for name, words in tables.items()}
-
-
-KNOWN = _known()
+KNOWN = {
+    name: {key.lower(): (key, what) for key, _, what in (word.partition("=") for word in words)}
+    for name, *words in map(str.split, Path(__file__).with_name("slurm_keys.txt").read_text("ascii").split("\n\n"))
+}
 """What Slurm's own parsers know (tests/slurm/test_trial.py): file, or kind of line -> its keys in small letters, each
 as Slurm writes it, with the one version that has it, if it is one. `plugins`: keys and the plugins that there are."""
 
 
-def _key_of(file: str) -> AfterValidator:
-    """A check of a key of a file or a kind of line. The validation's context may have the version of Slurm."""
-
-    def check(key: str, info: ValidationInfo) -> str:
-        if instead := _INSTEAD.get(key.lower()) or _INSTEAD.get(f"{file}/{key}".lower()):
-            raise ValueError(instead)
-        name, version = KNOWN[file].get(key.lower(), ("", ""))
-        if not name:
-            guess = nearest(key, (name for name, _ in KNOWN[file].values()))
-            raise ValueError(f"is no key of {file}" + (f"; did you mean {guess!r}?" if guess else ""))
-        if version and version != (info.context or {}).get("version", version):
-            raise ValueError(f"is a key of Slurm {version} alone; leave it out")
-        return key
-
-    return AfterValidator(check)
+def _check_key(file: str, key: str, info: ValidationInfo) -> str:
+    """A key of a file or a kind of line. The validation's context may have the version of Slurm."""
+    if instead := _INSTEAD.get(key.lower()) or _INSTEAD.get(f"{file}/{key}".lower()):
+        raise ValueError(instead)
+    name, version = KNOWN[file].get(key.lower(), ("", ""))
+    if not name:
+        guess = nearest(key, (name for name, _ in KNOWN[file].values()))
+        raise ValueError(f"is no key of {file}" + (f"; did you mean {guess!r}?" if guess else ""))
+    if version and version != (info.context or {}).get("version", version):
+        raise ValueError(f"is a key of Slurm {version} alone; leave it out")
+    return key
 
 
 Scalar = bool | int | float | str
-
-
 _PLAIN = r'"#\x00-\x1f\x7f-\x9f\u2028\u2029'
 _VALUE = re.compile(rf'"[^{_PLAIN}]*"|[^\s{_PLAIN}]*[^\s\\{_PLAIN}]')
 
@@ -123,17 +115,9 @@ SettingValue = Annotated[Scalar | tuple[Scalar, ...], BeforeValidator(_setting_v
 """A value of slurm.conf. true and false become YES and NO, a list is joined by commas."""
 
 
-def _once(settings: dict[str, SettingValue]) -> dict[str, SettingValue]:
-    seen: dict[str, str] = {}
-    for key in settings:
-        if (other := seen.setdefault(key.lower(), key)) != key:
-            raise ValueError(f"has {other!r} and {key!r}, which Slurm takes for the same key")
-    return settings
-
-
-SlurmSettings = Annotated[dict[Annotated[str, _key_of("slurm.conf")], SettingValue], AfterValidator(_once)]
-PartitionSettings = Annotated[dict[Annotated[str, _key_of("PartitionName")], SettingValue], AfterValidator(_once)]
-DatabaseSettings = Annotated[dict[Annotated[str, _key_of("slurmdbd.conf")], SettingValue], AfterValidator(_once)]
+SlurmSettings = dict[Annotated[str, AfterValidator(partial(_check_key, "slurm.conf"))], SettingValue]
+PartitionSettings = dict[Annotated[str, AfterValidator(partial(_check_key, "PartitionName"))], SettingValue]
+DatabaseSettings = dict[Annotated[str, AfterValidator(partial(_check_key, "slurmdbd.conf"))], SettingValue]
 """Keys and their values, as slurm.conf(5) and slurmdbd.conf(5) have them."""
 
 
