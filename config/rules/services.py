@@ -40,11 +40,8 @@ def settings(
     confining = [f"worker_nodes.{name}" for name, pool in worker_nodes.items() if pool.confines]
     for key in slurm.settings:
         if key.lower() in OF_THE_WORKER and confining:
-            message = (
-                "is what workers decide about that hold jobs to what they asked for; remove it, or set confinement: "
-                f"off in {', '.join(confining)}"
-            )
-            yield f"{where}.{key}", message
+            message = "is up to workers that hold jobs to what they asked for; remove it, or set confinement: off in "
+            yield f"{where}.{key}", message + ", ".join(confining)
     if "x11" in str(written.get("prologflags", "")).lower():
         message = "has X11, which has no effect: X11 is not forwarded (docs/first-jobs.md); leave it out"
         yield f"{where}.PrologFlags", message
@@ -68,17 +65,14 @@ def plugins(sections: Sections) -> Found:
                 yield f"slurm.settings.{name}", unknown_name(part, known.split(","), what="a plugin of Slurm's")
     records, place = as_text(written.get("jobcomptype")).lower(), as_text(written.get("jobcomploc"))
     if "mysql" in records or ("filetxt" in records and not place.strip('"').startswith("/var/spool/slurmctld/")):
-        message = (
-            f"is {records}: sacct has the records of jobs: leave it out, or use jobcomp/filetxt with a JobCompLoc in "
-            "/var/spool/slurmctld, which alone slurmctld may write"
-        )
-        yield "slurm.settings.JobCompType", message
+        file = "use jobcomp/filetxt with a JobCompLoc in /var/spool/slurmctld, which alone slurmctld may write"
+        yield "slurm.settings.JobCompType", f"is {records}: sacct has the records of jobs: leave it out, or {file}"
     if "cons_tres" not in (select := as_text(written.get("selecttype", "cons_tres")).lower()):
-        message = (
-            f"is {select}: only select/cons_tres, our default, has dynamic nodes; leave it out; for whole nodes set "
-            "OverSubscribe: EXCLUSIVE in partitions.<name>.settings"
+        whole = "for whole nodes set OverSubscribe: EXCLUSIVE in partitions.<name>.settings"
+        yield (
+            "slurm.settings.SelectType",
+            f"is {select}: only select/cons_tres has dynamic nodes; leave it out; {whole}",
         )
-        yield "slurm.settings.SelectType", message
 
 
 _NOBODY = (

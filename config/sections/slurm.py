@@ -26,10 +26,8 @@ _WHY = {
     "SlurmdPidFile PidFile AuthType AuthAltTypes AuthAltParameters slurmdbd.conf/AuthInfo CredType DbdHost DbdAddr "
     "DbdBackupHost DbdPort AccountingStorageHost AccountingStorageBackupHost AccountingStoragePort "
     "AccountingStoragePass AccountingStorageUser": "is bound to how the pods are made and cannot be changed",
-    "AccountingStorageType": "belongs to accounting.enabled; remove it",
-    "StorageType StorageHost StorageBackupHost StoragePort StorageUser StorageLoc": (
-        "belongs to accounting.database; remove it"
-    ),
+    "AccountingStorageType": "is no setting: use accounting.enabled",
+    "StorageType StorageHost StorageBackupHost StoragePort StorageUser StorageLoc": "is up to accounting.database",
     "StoragePass StoragePassScript": (
         "a password never belongs into a stack file; put it into a Secret and name that in "
         "accounting.database.external.password, and replace the password that was written here"
@@ -39,9 +37,8 @@ _WHY = {
         "that they shall inherit, or leave it out"
     ),
     # What no trial start of slurmctld can see (images/controller/check.py), and may end on.
-    "AllowQos DenyQos QOS": "is no setting: use allow_qos, deny_qos or qos, whose names are looked at before an apply",
-    "AllowAccounts DenyAccounts": (
-        "is no setting: use allow_accounts or deny_accounts, whose names are looked at before an apply"
+    "AllowQos DenyQos QOS AllowAccounts DenyAccounts": (
+        "is no setting: use allow_qos, deny_qos, qos, allow_accounts or deny_accounts of the partition"
     ),
     "SlurmctldLogFile SlurmdLogFile SlurmSchedLogFile": (
         "is not for pods: the daemons log to their standard output (`slurmstack logs`); leave it out"
