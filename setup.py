@@ -34,5 +34,6 @@ setup(
         "slurmstack": ["Pulumi.yaml"],
         "components.clouds.nebius": ["*.yaml"],
         "config.nebius": ["*.yaml"],
+        "config.sections": ["*.txt"],
     },
 )

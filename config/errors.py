@@ -32,6 +32,8 @@ class ConfigError(ValueError):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
+NULL_TEXT: Final = "is the text 'null', as `pulumi config set` writes it: take its quotes away, or the key"
+
 Found = Iterator[tuple[str, str]]
 """What a rule yields: places in the stack file (`Problem.where`), and what is wrong with each."""
 
@@ -85,7 +87,8 @@ def _message(details: Mapping[str, Any], model: Any, path: list[str]) -> str:
             allowed = [part.strip("' ") for part in str(details["ctx"]["expected"]).replace(" or ", ",").split(",")]
             message = unknown_name(_bare(given), allowed, what="one of the allowed values")
         case "value_error":
-            value = "" if isinstance(given, Mapping | BaseModel) else f"{_shown(given)} "
+            # A setting may be a password, and its key is told as the place.
+            value = "" if isinstance(given, Mapping | BaseModel) or "settings" in path else f"{_shown(given)} "
             message = f"{value}{details['ctx']['error']}"
         case "model_type" | "model_attributes_type" | "dict_type":
             message = f"{_shown(given)} is not a map of keys to values"

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from config.base import Section
 from config.cluster import ClusterConfig
-from config.errors import ConfigError, Problem, nearest, problems_of, unknown_name, what_became
+from config.errors import NULL_TEXT, ConfigError, Problem, nearest, problems_of, unknown_name, what_became
 from config.nebius.platforms import with_resources
 from config.rules import cross_check
 from config.sections.cloud import CLOUDS
@@ -46,6 +46,9 @@ def load_config(sections: Mapping[str, Any]) -> ClusterConfig:
     meant = {guess: value for name, value in unknown.items() if (guess := nearest(name, fields))}
     written = with_resources({**meant, **sections})
     problems: list[Problem] = []
+    slurm = written.get("slurm")
+    default = fields["slurm"].get_default(call_default_factory=True).version
+    context = {"version": str(slurm.get("version", default)) if isinstance(slurm, Mapping) else default}
     for name in sections:
         value, field = written[name], fields.get(name)
         if field is None:
@@ -55,7 +58,7 @@ def load_config(sections: Mapping[str, Any]) -> ClusterConfig:
         # With the field's own constraints: `bool | None` alone would take "off" for no.
         annotation: Any = _cloud_model(value) if name == "cloud" else Annotated[field.annotation, field]
         try:
-            valid[name] = _adapter(annotation).validate_python(value)
+            valid[name] = _adapter(annotation).validate_python(value, context=context)
         except ValidationError as error:
             problems.extend(problems_of(error, annotation, name))
             if isinstance(value, Mapping) and get_origin(field.annotation) is dict:
@@ -223,7 +226,7 @@ def _never_meant(value: Any, where: str, *, free: bool = False) -> Iterator[Prob
         for index, item in enumerate(value):
             yield from _never_meant(item, f"{where}.{index}", free=True)
     elif value == "null" and not free:
-        yield Problem(where, "is the text 'null', as `pulumi config set` writes it: take its quotes away, or the key")
+        yield Problem(where, NULL_TEXT)
 
 
 @cache

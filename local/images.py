@@ -94,8 +94,10 @@ def image_store(report: Report) -> Iterator[Buildah]:
     """Give the image store, with nobody else building in it meanwhile: who waits then finds everything there."""
     paths.close()
     buildah = Buildah(tools=ensure_tools(report), directory=paths.cache() / "buildah")
-    waiting = "waiting for another build of images on this machine"
-    with files.hold(paths.cache() / "buildah.lock", lambda: report.info(waiting)):
+    lock = paths.cache() / "buildah.lock"
+    waiting = "waiting for process {} on this machine, which builds images: some minutes; until then nothing is changed"
+    with files.hold(lock, lambda: report.info(waiting.format(lock.read_text(encoding="ascii")))):
+        lock.write_text(str(os.getpid()), encoding="ascii")
         paths.cache_images().mkdir(exist_ok=True)
         buildah.prepare()
         yield buildah

@@ -38,7 +38,7 @@ def validate(
 ) -> None:
     """Check a stack file, without a cluster. Lists everything that is wrong; exit status 2 if anything is.
 
-    Slurm's own settings are checked by Slurm itself when they are applied.
+    Values of Slurm's own settings are checked by Slurm itself when applied.
 
     With --against, what the change would replace or delete is listed with the data that this would lose, with --json
     and --markdown every object and property; exit status 3 if any of it is refused. Needs no network and no

@@ -14,7 +14,6 @@ from cli.importing.keys import DEFAULTS, OTHERWISE, WHY
 from config import ConfigError, Problem, load_config
 from images.common.slurm_records import amounts, compress
 
-_POOL: dict[str, Any] = {"worker_nodes": {"pool": {"size": 1, "resources": {"cpus": 1, "memory": "1Gi"}}}}
 Path = tuple[str, ...]
 
 
@@ -58,14 +57,10 @@ class Draft:
         return bool(field)
 
     def put_option(self, place: Path, model: type[BaseModel], key: str, parameter: Parameter) -> None:
-        """Set a field of a section, else a setting, which is looked at alone: `validate` judges all at once."""
+        """Set a field of a section, else a setting; `validate` judges all at once."""
         told_later = self.is_default(parameter) or (key in WHY and key != "state")
-        if told_later or self.put_field(place, model, key, parameter):
-            return
-        value = f'"{parameter.value}"' if re.search(r"\s", parameter.value) else parameter.value
-        if problems := problems_of({**_POOL, "slurm": {"settings": {parameter.key: value}}}):
-            self.leave(parameter, re.sub(r"^has (the key )?'?[\w=/]+'?(:|, which) ", "", problems[0].message))
-        else:
+        if not (told_later or self.put_field(place, model, key, parameter)):
+            value = f'"{parameter.value}"' if re.search(r"\s", parameter.value) else parameter.value
             self.put((*place, "settings", parameter.key), plain(value), parameter)
 
     def settle(self) -> None:
@@ -123,6 +118,8 @@ class Draft:
         for part in path[:-1]:
             place = place.get(part, {})
         place.pop(path[-1], None)
+        if not place and path[-2:-1] == ("settings",):
+            self.remove(path[:-1])
         self.taken = {other: parameter for other, parameter in self.taken.items() if other[: len(path)] != path}
 
 

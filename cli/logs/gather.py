@@ -194,6 +194,6 @@ def errors_in_output(kubectl: Kubectl, namespace: str, known: KnownJob) -> tuple
         where = ("exec", "-n", namespace, pod, "-c", container, "--")
         done = kubectl.run(*where, *command, check=False, seconds=_PATIENCE)
         if done.returncode == 0:
-            errors = tuple(dict.fromkeys(f"{path}: {text}" for text in _ERROR.findall(done.stdout)))
-            return errors[:_LISTED] or (f"its output is in {path}",)
+            errors = tuple(dict.fromkeys(f"{path}: {text}" for text in reversed(_ERROR.findall(done.stdout))))
+            return errors[:_LISTED][::-1] or (f"its output is in {path}",)
     return (f"its output could not be read: {brief(complaint(done))}",)

@@ -57,6 +57,7 @@ _RULES: tuple[Callable[..., Found], ...] = (
     services.monitoring,
     services.images,
     services.settings,
+    services.plugins,
     services.mounts,
     services.state,
     nodes.elastic,

@@ -79,8 +79,8 @@ HIDDEN: Final = "elastic-"
 """What the names of the partitions begin with that only carry the times of an elastic pool."""
 
 _OF_ELASTIC_POOLS: Final = (
-    "resumeprogram", "suspendprogram", "resumefailprogram", "prologslurmctld", "suspendtime", "suspendtimeout",
-    "resumetimeout", "resumerate", "suspendrate", "suspendexcnodes", "suspendexcstates", "suspendexcparts",
+    "prologslurmctld", "suspendtime", "suspendtimeout", "resumetimeout", "resumerate", "suspendrate", "suspendexcnodes",
+    "suspendexcstates", "suspendexcparts",
 )  # fmt: skip
 
 

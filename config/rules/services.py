@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from config.cluster import Sections
-from config.errors import Found
+from config.errors import Found, unknown_name
 from config.sections.accounting import Accounting
 from config.sections.cloud import Cloud, NebiusCloud
 from config.sections.monitoring import Monitoring
@@ -21,35 +21,15 @@ from config.sections.services import (
     NetworkPolicies,
     Rest,
 )
-from config.sections.slurm import JobSubmit, Partition, Slurm, folded
+from config.sections.slurm import KNOWN, JobSubmit, Partition, Slurm, as_text, folded
 from config.sections.storage import Jail, Mount
 from config.sections.workers import WorkerPool
 
 _PROMETHEUS = "prometheus"
 _NO_POLICIES = "has no effect: only network policies could enforce it, and network_policies.enabled is false"
 
-_OURS = {
-    "accountingstoragetype": "accounting.enabled",
-    **{
-        f"accountingstorage{what}": "accounting (slurmdbd runs in the cluster)"
-        for what in ("host", "backuphost", "port", "pass", "user")
-    },
-    **dict.fromkeys(("authalttypes", "authaltparameters"), "rest (its key is made and configured in any case)"),
-}
-"""Keys of slurm.conf that belong to pods, Services and keys of ours, and the section that decides about them."""
-
 OF_THE_WORKER = frozenset({"proctracktype", "taskplugin", "jobacctgathertype"})
 """Keys that each worker decides about by its machine, where it holds jobs to what they asked for."""
-
-_DBD_KEYS = {
-    **dict.fromkeys(("dbdhost", "dbdaddr", "dbdbackuphost", "dbdport"), "slurmdbd's Service"),
-    **dict.fromkeys(("slurmuser", "pidfile"), "the image"),
-    **dict.fromkeys(("authtype", "authinfo", "authalttypes", "authaltparameters"), "the cluster's keys"),
-    **dict.fromkeys(
-        (f"storage{what}" for what in ("type", "host", "backuphost", "port", "user", "loc")), "accounting.database"
-    ),
-}
-"""Keys of slurmdbd.conf, and what decides about them."""
 
 
 def settings(
@@ -59,28 +39,40 @@ def settings(
     written, where = folded(slurm.settings), "slurm.settings"
     confining = [f"worker_nodes.{name}" for name, pool in worker_nodes.items() if pool.confines]
     for key in slurm.settings:
-        if (section := _OURS.get(key.lower())) is not None:
-            yield where, f"has the key {key!r}, which belongs to slurmstack:{section}; remove it"
-        elif key.lower() in OF_THE_WORKER and confining:
-            message = (
-                f"has the key {key!r}, about which workers decide that hold jobs to what they asked for; remove it, or "
-                f"set confinement: off in {', '.join(confining)}"
-            )
-            yield where, message
-    if "propagateresourcelimitsexcept" in written:
-        message = (
-            "has the key 'PropagateResourceLimitsExcept', with which jobs would inherit all other limits of the login "
-            "node's pod: write PropagateResourceLimits with those that they shall inherit, or leave it out"
-        )
-        yield where, message
+        if key.lower() in OF_THE_WORKER and confining:
+            message = "is up to workers that hold jobs to what they asked for; remove it, or set confinement: off in "
+            yield f"{where}.{key}", message + ", ".join(confining)
     if "x11" in str(written.get("prologflags", "")).lower():
-        yield where, "has PrologFlags=X11, which has no effect: X11 is not forwarded (docs/first-jobs.md); leave it out"
+        message = "has X11, which has no effect: X11 is not forwarded (docs/first-jobs.md); leave it out"
+        yield f"{where}.PrologFlags", message
     if job_submit is not None and job_submit.needs_script and "jobsubmitplugins" in written:
-        message = "has the key 'JobSubmitPlugins', and the rules of job_submit need it for themselves; remove one"
-        yield where, message
+        yield f"{where}.JobSubmitPlugins", "is what the rules of job_submit need for themselves; remove one"
     enforced = str(written.get("accountingstorageenforce", "none")).lower()
     if enforced not in {"none", "no", "false"} and not sections.names("accounts"):
-        yield where, f"has the key 'AccountingStorageEnforce', {_NOBODY}"
+        yield f"{where}.AccountingStorageEnforce", f"is set, {_NOBODY}"
+
+
+def plugins(sections: Sections) -> Found:
+    """Plugins that Slurm does not have, or that are not for here. What else is wrong with settings hides none."""
+    slurm = sections.written.get("slurm")
+    settings = slurm.get("settings") if isinstance(slurm, Mapping) else None
+    written = folded(settings) if isinstance(settings, Mapping) else {}
+    for key, value in written.items():
+        name, known = KNOWN["plugins"].get(key, ("", ""))
+        for part in as_text(value).split(",") if name else ():
+            kind = known.partition("/")[0]
+            if f"{kind}/{part.strip().lower().removeprefix(f'{kind}/')}" not in known.split(","):
+                yield f"slurm.settings.{name}", unknown_name(part, known.split(","), what="a plugin of Slurm's")
+    records, place = as_text(written.get("jobcomptype")).lower(), as_text(written.get("jobcomploc"))
+    if "mysql" in records or ("filetxt" in records and not place.strip('"').startswith("/var/spool/slurmctld/")):
+        file = "use jobcomp/filetxt with a JobCompLoc in /var/spool/slurmctld, which alone slurmctld may write"
+        yield "slurm.settings.JobCompType", f"is {records}: sacct has the records of jobs: leave it out, or {file}"
+    if "cons_tres" not in (select := as_text(written.get("selecttype", "cons_tres")).lower()):
+        whole = "for whole nodes set OverSubscribe: EXCLUSIVE in partitions.<name>.settings"
+        yield (
+            "slurm.settings.SelectType",
+            f"is {select}: only select/cons_tres has dynamic nodes; leave it out; {whole}",
+        )
 
 
 _NOBODY = (
@@ -89,7 +81,7 @@ _NOBODY = (
 
 
 def accounting(sections: Sections, accounting: Accounting) -> Found:
-    """Policy without accounting, accounting without policy, and keys of slurmdbd.conf that are not free."""
+    """Policy without accounting, accounting without policy, and a key of slurmdbd.conf that is not free."""
     if not accounting.enabled:
         for section in ("accounts", "qos"):
             if sections.names(section):
@@ -98,18 +90,9 @@ def accounting(sections: Sections, accounting: Accounting) -> Found:
     elif set(accounting.enforce or ()) - {"nojobs", "nosteps"} and not sections.names("accounts"):
         yield "accounting.enforce", f"is set, {_NOBODY}"
     external = accounting.database.external
-    for key in accounting.settings:
-        if key.lower() in {"storagepass", "storagepassscript"}:
-            message = (
-                f"has the key {key!r}: a password never belongs into a stack file; put it into a Secret and name that "
-                f"in accounting.database.external.password, and replace the password that was written here"
-            )
-            yield "accounting.settings", message
-        elif key.lower() in _DBD_KEYS:
-            yield "accounting.settings", f"has the key {key!r}, which belongs to {_DBD_KEYS[key.lower()]}; remove it"
-        elif key.lower() == "storageparameters" and external is not None and external.tls is not None:
-            message = f"has the key {key!r}, which would take the place of accounting.database.external.tls; remove it"
-            yield "accounting.settings", message
+    if "storageparameters" in folded(accounting.settings) and external is not None and external.tls is not None:
+        message = "would take the place of accounting.database.external.tls; remove it"
+        yield "accounting.settings.StorageParameters", message
 
 
 def access(accounting: Accounting, partitions: Mapping[str, Partition]) -> Found:

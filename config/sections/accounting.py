@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from config.base import Cpu, Matching, Memory, Quantity, Section, TimeLimit, Volume, at_least, seconds
 from config.errors import nearest
 from config.names import AccountName, Host, ObjectName, QosName
-from config.sections.slurm import Settings
+from config.sections.slurm import DatabaseSettings
 from config.sections.storage import Filesystem
 
 Enforce = Literal["associations", "limits", "qos", "safe", "wckeys", "nojobs", "nosteps"]
@@ -117,7 +117,7 @@ class Accounting(Section):
     """CPU that slurmdbd asks Kubernetes for."""
     memory: Memory = "128Mi"
     """Memory that slurmdbd asks Kubernetes for; at least 32Mi. There is no limit: a large report must not kill it."""
-    settings: Settings = Field(default_factory=dict)
+    settings: DatabaseSettings = Field(default_factory=dict)
     """Any key of slurmdbd.conf; it wins over our default."""
 
     @property

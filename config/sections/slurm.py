@@ -3,139 +3,124 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import partial
 from math import isfinite
+from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from config.base import Matching, Section, TimeLimit, once
+from config.errors import NULL_TEXT, nearest
 from config.names import DirectoryGroup, LabelKey
 
-_LINES_OF_OTHER_SECTIONS = {
-    "nodename": "worker_nodes",
-    "nodeset": "worker_nodes",
-    "downnodes": "worker_nodes",
-    "partitionname": "partitions",
-    "include": "settings, key by key",
-    "clustername": "slurm.cluster_name",
+_WHY = {
+    "NodeName NodeSet DownNodes": "is no setting: use worker_nodes",
+    "PartitionName": "is no setting: use partitions",
+    "Nodes": "is no setting: use partitions.<name>.pools",
+    "Include": "is no setting: write those that the file has, key by key",
+    "ClusterName": "is no setting: use slurm.cluster_name",
+    # With other values than ours the cluster would lose its queue or be cut off.
+    "SlurmctldHost SlurmctldPort SlurmdPort SlurmUser SlurmdUser StateSaveLocation SlurmdSpoolDir SlurmctldPidFile "
+    "SlurmdPidFile PidFile AuthType AuthAltTypes AuthAltParameters slurmdbd.conf/AuthInfo CredType DbdHost DbdAddr "
+    "DbdBackupHost DbdPort AccountingStorageHost AccountingStorageBackupHost AccountingStoragePort "
+    "AccountingStoragePass AccountingStorageUser": "is bound to how the pods are made and cannot be changed",
+    "AccountingStorageType": "is no setting: use accounting.enabled",
+    "StorageType StorageHost StorageBackupHost StoragePort StorageUser StorageLoc": "is up to accounting.database",
+    "StoragePass StoragePassScript": (
+        "a password never belongs into a stack file; put it into a Secret and name that in "
+        "accounting.database.external.password, and replace the password that was written here"
+    ),
+    "PropagateResourceLimitsExcept": (
+        "would let jobs inherit all other limits of the login node's pod: write PropagateResourceLimits with those "
+        "that they shall inherit, or leave it out"
+    ),
+    # What no trial start of slurmctld can see (images/controller/check.py), and may end on.
+    "AllowQos DenyQos QOS AllowAccounts DenyAccounts": (
+        "is no setting: use allow_qos, deny_qos, qos, allow_accounts or deny_accounts of the partition"
+    ),
+    "SlurmctldLogFile SlurmdLogFile SlurmSchedLogFile": (
+        "is not for pods: the daemons log to their standard output (`slurmstack logs`); leave it out"
+    ),
+    "ResumeProgram ResumeFailProgram SuspendProgram": (
+        "is no setting: use worker_nodes.<pool>.size with min and max, whose nodes come and go with the jobs"
+    ),
+    "SlurmctldPrimaryOnProg SlurmctldPrimaryOffProg": (
+        "is for a program that the controller's pod does not have; use an alert or a probe of Kubernetes"
+    ),
+    "JobCompUser JobCompPass JobCompHost JobCompPort JobCompPassScript": (
+        "is for records of jobs in a database, which are those of accounting (sacct); leave it out"
+    ),
 }
+_INSTEAD = {key.lower(): why for keys, why in _WHY.items() for key in keys.split()}
+"""What to use instead of keys that no setting may have. All in small letters."""
 
-_KEYS_OF_THE_PODS = frozenset(
-    {
-        "slurmctldhost", "slurmctldport", "slurmdport", "slurmuser", "slurmduser", "statesavelocation",
-        "slurmdspooldir", "slurmctldpidfile", "slurmdpidfile", "authtype", "credtype",
-    }
-)  # fmt: skip
-"""Where the daemons are and keep their data, and how they know each other: pods, Services, volumes and keys are made
-for our values, and with others the cluster would lose its queue or be cut off."""
 
-_NOT_TRIED = {
-    **dict.fromkeys(
-        ("slurmctldlogfile", "slurmdlogfile", "slurmschedlogfile"),
-        "the daemons log to their pods' standard output (`slurmstack logs`); leave it out",
-    ),
-    **dict.fromkeys(
-        ("resumeprogram", "resumefailprogram", "suspendprogram"),
-        "use worker_nodes.<pool>.size with min and max, whose nodes come and go with the jobs",
-    ),
-    **dict.fromkeys(
-        ("slurmctldprimaryonprog", "slurmctldprimaryoffprog"),
-        "the controller's pod has no program for it; use an alert or a probe of Kubernetes",
-    ),
-    **dict.fromkeys(
-        ("jobcompuser", "jobcomppass", "jobcomphost", "jobcompport", "jobcomppassscript"),
-        "records of jobs in a database are those of accounting (sacct); leave it out",
-    ),
+KNOWN = {
+    name: {key.lower(): (key, what) for key, _, what in (word.partition("=") for word in words)}
+    for name, *words in map(str.split, Path(__file__).with_name("slurm_keys.txt").read_text("ascii").split("\n\n"))
 }
-"""What no trial start of slurmctld can see (images/controller/check.py), and what to use instead."""
+"""What Slurm's own parsers know (tests/slurm/test_trial.py): file, or kind of line -> its keys in small letters, each
+as Slurm writes it, with the one version that has it, if it is one. `plugins`: keys and the plugins that there are."""
 
-Scalar = StrictBool | StrictInt | StrictFloat | StrictStr
+
+def _check_key(file: str, key: str, info: ValidationInfo) -> str:
+    """A key of a file or a kind of line. The validation's context may have the version of Slurm."""
+    if instead := _INSTEAD.get(key.lower()) or _INSTEAD.get(f"{file}/{key}".lower()):
+        raise ValueError(instead)
+    name, version = KNOWN[file].get(key.lower(), ("", ""))
+    if not name:
+        guess = nearest(key, (name for name, _ in KNOWN[file].values()))
+        raise ValueError(f"is no key of {file}" + (f"; did you mean {guess!r}?" if guess else ""))
+    if version and version != (info.context or {}).get("version", version):
+        raise ValueError(f"is a key of Slurm {version} alone; leave it out")
+    return key
+
+
+Scalar = bool | int | float | str
+_PLAIN = r'"#\x00-\x1f\x7f-\x9f\u2028\u2029'
+_VALUE = re.compile(rf'"[^{_PLAIN}]*"|[^\s{_PLAIN}]*[^\s\\{_PLAIN}]')
 
 
 def _setting_value(value: object) -> object:
-    """Looked at before its type: else there is a problem for each of the types."""
+    """Looked at before its type: else there is a problem for each of the types.
+
+    Slurm ends a value at a blank, unless all of it is in double quotes (`keyvalue_pattern` of its
+    src/common/parse_config.c), and takes what follows for another key. A list becomes text, and quotes that Slurm needs
+    no more than we do go: what is asked of a value is asked once.
+    """
     parts = value if isinstance(value, tuple | list) else (value,)
     if not all(isinstance(part, bool | int | str) or (isinstance(part, float) and isfinite(part)) for part in parts):
         raise ValueError("is no value of slurm.conf: write text, a number, true, false or a list of these")
-    return value
+    text = as_text(value)
+    if text == "null":
+        raise ValueError(NULL_TEXT)
+    if not text:
+        raise ValueError("has no value, which Slurm can't read: leave the key out")
+    if not _VALUE.fullmatch(text):
+        raise ValueError(
+            "has a blank, '#', a double quote, a line break or a backslash at its end: take it away, or put one pair "
+            "of double quotes around all of the value, as in '\"CPU=1.0, Mem=0.25G\"'"
+        )
+    if re.fullmatch(r'"[^\s"]*[^\s"\\]"', text):
+        return text[1:-1]
+    return text if isinstance(value, tuple | list) else value
 
 
 SettingValue = Annotated[Scalar | tuple[Scalar, ...], BeforeValidator(_setting_value)]
 """A value of slurm.conf. true and false become YES and NO, a list is joined by commas."""
 
 
-_PLAIN = r'"#\x00-\x1f\x7f-\x9f\u2028\u2029'
-_VALUE = re.compile(rf'"[^{_PLAIN}]*"|[^\s{_PLAIN}]*[^\s\\{_PLAIN}]')
-
-
-def _problem_of(value: SettingValue) -> str | None:
-    """What is wrong with a value, before the words "in the value of KEY" and after them.
-
-    Slurm ends a value at a blank, unless all of it is in double quotes (`keyvalue_pattern` of its
-    src/common/parse_config.c), and takes what follows for another key.
-    """
-    text = _as_text(value)
-    if not text:
-        return "has no value for {}, which Slurm can't read: leave the key out"
-    if not _VALUE.fullmatch(text):
-        return (
-            "has a blank, '#', a double quote, a line break or a backslash at its end in the value of {}: take it "
-            "away, or put one pair of double quotes around all of the value, as in '\"CPU=1.0, Mem=0.25G\"'"
-        )
-    return None
-
-
-def _plugins_of(written: Mapping[str, SettingValue]) -> Iterator[str]:
-    """What is wrong with plugins."""
-    records, place = str(written.get("jobcomptype")).lower(), str(written.get("jobcomploc"))
-    if "mysql" in records or ("filetxt" in records and not place.strip('"').startswith("/var/spool/slurmctld/")):
-        file = "use jobcomp/filetxt with a JobCompLoc in /var/spool/slurmctld, which alone slurmctld may write"
-        yield f"has JobCompType={records}: sacct has the records of jobs: leave it out, or {file}"
-    if "cons_tres" not in (select := str(written.get("selecttype", "cons_tres")).lower()):
-        whole = "for whole nodes set OverSubscribe: EXCLUSIVE in partitions.<name>.settings"
-        yield f"has SelectType={select}: only select/cons_tres, our default, has dynamic nodes; leave it out; {whole}"
-
-
-def _settings(settings: dict[str, SettingValue]) -> dict[str, SettingValue]:
-    seen: dict[str, str] = {}
-    wrong = [*_plugins_of(folded(settings))]
-    for key, value in settings.items():
-        section = _LINES_OF_OTHER_SECTIONS.get(key.lower())
-        if not re.fullmatch("[A-Za-z][A-Za-z0-9]*", key):
-            wrong.append(f"has the key {key!r}, which cannot be a key of slurm.conf: letters and digits only")
-        elif key.lower() in _KEYS_OF_THE_PODS:
-            wrong.append(f"has the key {key!r}, which is bound to how the pods are made and cannot be changed")
-        elif key.lower() in _NOT_TRIED:
-            wrong.append(f"has the key {key!r}: {_NOT_TRIED[key.lower()]}")
-        elif section is not None:
-            wrong.append(f"has the key {key!r}: use {section} for that")
-        elif key.lower() in seen:
-            wrong.append(f"has {seen[key.lower()]!r} and {key!r}, which Slurm takes for the same key")
-        seen[key.lower()] = key
-        if (problem := _problem_of(value)) is not None:
-            wrong.append(problem.format(repr(key)))
-    if wrong:
-        raise ValueError("; ".join(wrong))
-    return {key: _plain(value) for key, value in settings.items()}
-
-
-def _plain(value: SettingValue) -> SettingValue:
-    """A list as text, and without quotes that Slurm needs no more than we do: what is asked of it is asked once."""
-    if isinstance(value, tuple):
-        return _as_text(value)
-    if isinstance(value, str) and re.fullmatch(r'"[^\s"]*[^\s"\\]"', value):
-        return value[1:-1]
-    return value
-
-
-Settings = Annotated[dict[str, SettingValue], AfterValidator(_settings)]
-"""Keys of slurm.conf and their values, as slurm.conf(5) has them."""
+SlurmSettings = dict[Annotated[str, AfterValidator(partial(_check_key, "slurm.conf"))], SettingValue]
+PartitionSettings = dict[Annotated[str, AfterValidator(partial(_check_key, "PartitionName"))], SettingValue]
+DatabaseSettings = dict[Annotated[str, AfterValidator(partial(_check_key, "slurmdbd.conf"))], SettingValue]
+"""Keys and their values, as slurm.conf(5) and slurmdbd.conf(5) have them."""
 
 
 def folded(settings: Mapping[str, SettingValue]) -> dict[str, SettingValue]:
     """The settings by their keys in small letters: Slurm takes no notice of case."""
-    return {key.lower(): value for key, value in settings.items()}
+    return {str(key).lower(): value for key, value in settings.items()}
 
 
 def merge(defaults: Mapping[str, str], settings: Mapping[str, SettingValue]) -> dict[str, str]:
@@ -143,15 +128,16 @@ def merge(defaults: Mapping[str, str], settings: Mapping[str, SettingValue]) -> 
     merged = dict(defaults)
     ours = {key.lower(): key for key in defaults}
     for key, value in settings.items():
-        merged[ours.get(key.lower(), key)] = _as_text(value)
+        merged[ours.get(key.lower(), key)] = as_text(value)
     return merged
 
 
-def _as_text(value: SettingValue) -> str:
+def as_text(value: object) -> str:
+    """A value as slurm.conf has it."""
     if isinstance(value, bool):
         return "YES" if value else "NO"
-    if isinstance(value, tuple):
-        return ",".join(_as_text(part) for part in value)
+    if isinstance(value, tuple | list):
+        return ",".join(as_text(part) for part in value)
     return str(value)
 
 
@@ -167,9 +153,9 @@ class Slurm(Section):
     """Release of Slurm. 24.11 comes from Debian trixie (with PMIx), 26.05 from Debian forky (without PMIx)."""
     cluster_name: str = Field(default="slurm", pattern=r"^[a-z0-9]([-a-z0-9_]{0,38}[a-z0-9])?$")
     """`ClusterName`. It must not change in the life of a cluster: job state and accounting are bound to it."""
-    settings: Settings = Field(default_factory=dict)
-    """Any key of slurm.conf; it wins over our default. A wrong one is rejected by Slurm itself when it is applied,
-    and the old configuration goes on."""
+    settings: SlurmSettings = Field(default_factory=dict)
+    """Any key of slurm.conf; it wins over our default. A wrong value is rejected by Slurm itself when it is
+    applied, and the old configuration goes on."""
 
     @property
     def has_pmix(self) -> bool:
@@ -219,24 +205,14 @@ class Partition(Section):
     """Jobs of a partition with a higher tier are looked at first, and with `preemption.type: partition` preempt."""
     preempt_mode: Literal["off", "requeue", "cancel", "suspend"] | None = None
     """What happens to jobs that give way here, with `preemption.type: partition`. Default: `preemption.mode`."""
-    settings: Settings = Field(default_factory=dict)
+    settings: PartitionSettings = Field(default_factory=dict)
     """Further options of the `PartitionName` line in slurm.conf, for example `PriorityTier: 10`."""
 
     def _problem(self) -> str | None:
         for what in ("accounts", "qos"):
             if getattr(self, f"allow_{what}") and getattr(self, f"deny_{what}"):
                 return f"has deny_{what} beside allow_{what}: Slurm looks at the allowed ones only; remove one of them"
-        for key in self.settings:
-            if (field := _OF_THE_DATABASE.get(key.lower())) is not None:
-                return f"has the key {key!r} in its settings: use {field}, whose names are looked at before an apply"
         return None
-
-
-_OF_THE_DATABASE = {
-    **dict.fromkeys(("allowqos", "denyqos", "qos"), "allow_qos, deny_qos or qos"),
-    **dict.fromkeys(("allowaccounts", "denyaccounts"), "allow_accounts or deny_accounts"),
-}
-"""Options of a partition that name what the database has: no trial start sees them, and slurmctld may end on them."""
 
 
 class Topology(Section):

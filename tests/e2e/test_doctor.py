@@ -38,10 +38,10 @@ def test_a_node_that_somebody_drained_is_named_with_who_and_why_until_the_comman
 def test_a_configuration_that_slurm_refuses_is_named_with_slurm_s_words(two_nodes: SlurmOnKubernetes) -> None:
     slurm = two_nodes
     good = slurm.sections
-    assert slurm.change("slurm.settings.DefMemPerCPUU", 5, check=False).returncode == 1
+    assert slurm.change("slurm.settings.KillWait", "soon", check=False).returncode == 1
     said = first(slurm)
     assert said["cause"] == "Slurm refuses its new configuration; the old one goes on"
-    assert "DefMemPerCPUU" in said["evidence"][0]
+    assert "KillWait" in said["evidence"][0]
     slurm.sections = good
     slurm.up()
     assert findings(slurm) == []

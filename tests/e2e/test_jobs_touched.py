@@ -37,12 +37,12 @@ def test_a_change_that_would_lose_jobs_is_refused_until_somebody_asks_for_it(two
     assert slurm.job_state(waiting) == "PENDING"
 
     # Slurm rejects this one, so the pool stays, and with it the partition as it was.
-    slurm.sections = with_change(before, "slurm.settings.DefMemPerCPUU", 5)
+    slurm.sections = with_change(before, "slurm.settings.KillWait", "soon")
     failed = slurmstack(
         "up", "--yes", "--kill-jobs", "--engine", slurm.engine, "--config", str(slurm.file), check=False
     )
     assert failed.returncode == 1
-    assert "DefMemPerCPUU" in failed.stdout + failed.stderr
+    assert "KillWait" in failed.stdout + failed.stderr
     if slurm.engine == "kubectl":  # the engine may wait for a pool that waits for these jobs, so they go before
         assert slurm.job_state(waiting) == "PENDING"
     assert not any("DRAIN" in states for states in slurm.nodes().values()), "no node leaves"

@@ -103,11 +103,11 @@ def test_a_bad_setting_is_refused_in_slurm_s_words_and_the_old_ones_stay(
     slurm: SlurmOnKubernetes, jobs: dict[str, str]
 ) -> None:
     good, pods = slurm.sections, slurm.pod_uids()
-    done = slurm.change("slurm.settings.DefMemPerCPUU", 5, check=False)
+    done = slurm.change("slurm.settings.KillWait", "soon", check=False)
     slurm.sections = good
     said = done.stdout + done.stderr
     assert done.returncode == 1, said
-    assert "Parsing error at unrecognized key: DefMemPerCPUU" in said
+    assert 'KillWait value "soon" is not a valid number' in said
     assert "Traceback" not in said
     assert slurm.setting("MinJobAge") == "301 sec"
     assert slurm.job_state(jobs["old"]) == "RUNNING"

@@ -35,6 +35,7 @@ def good(cluster: SlurmSandbox, slurm_version: str) -> dict[str, str]:
 
 BAD = {
     "SchedulerTpye=sched/backfill": "Parsing error at unrecognized key: SchedulerTpye",
+    "KillWait=soon": 'KillWait value "soon" is not a valid number',
     "PartitionName=x Nodes=nosuchnode State=UP": 'lookup failure for node "nosuchnode"',
     "SchedulerType=sched/backfil": "sched/backfil",
     "TopologyPlugin=topology/tree": "topology.conf",

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import subprocess
+import threading
+import time
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -42,6 +45,25 @@ def build_writes_an_archive(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(images, "_build", build)
     return built
+
+
+def test_who_waits_for_another_build_says_for_which_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SLURMSTACK_LOCAL_DIR", str(tmp_path))
+    monkeypatch.setattr(images, "ensure_tools", lambda _: None)
+    monkeypatch.setattr(Buildah, "prepare", lambda _: None)
+    said = io.StringIO()
+
+    def wait() -> None:
+        with images.image_store(PlainReport(said)):
+            pass
+
+    with images.image_store(PlainReport(io.StringIO())):
+        other = threading.Thread(target=wait)
+        other.start()
+        while not said.getvalue():
+            time.sleep(0.01)
+    other.join()
+    assert said.getvalue().startswith(f"waiting for process {os.getpid()} on this machine, which builds images")
 
 
 def test_a_second_run_builds_nothing(report: PlainReport, monkeypatch: pytest.MonkeyPatch) -> None:

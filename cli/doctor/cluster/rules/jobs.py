@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from shlex import quote
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from cli.doctor.cluster.findings import Finding, Severity
 from cli.status.questions import SlurmNode
@@ -147,8 +146,11 @@ def _ended(cluster: Snapshot, known: KnownJob, errors: Sequence[str]) -> Iterato
     well = state.startswith("COMPLETED") or (state == ENDED and job is not None and not job.reason)
     severity: Severity = "note" if well else "warning"
     mend = f"slurmstack logs --job {known.id}"
-    why = next((f": {text}" for text in errors if text.startswith("/") and state == "FAILED"), "")  # in its output
-    cause = f"job {known.id} has ended: {state}{why or _why(state if hosts else f'{state} on no node', code)}"
+    # A script may have survived all but the last error in its output. With it srun tells of each task that it failed.
+    said = [text for text in errors if text.startswith("/") and state == "FAILED"]
+    said.sort(key=lambda text: "Exited with exit code" not in text)
+    last = f"; the last error, in {said[-1]}" if said else ""
+    cause = f"job {known.id} has ended: {state}{_why(state if hosts else f'{state} on no node', code)}{last}"
     yield Finding(f"job {known.id}", severity, cause, mend, tuple(filter(None, (*seen, *errors[:_LISTED]))))
 
 
@@ -157,7 +159,9 @@ _TRIED_AGAIN = {"BeginTime", "None", ""}
 
 
 def _waiting(cluster: Snapshot, job: Job, errors: Sequence[str]) -> Finding:
-    what = meaning(job.reason, job.detail)
+    what, is_part = meaning(job.reason, job.detail), "+" in job.id
+    if is_part and job.reason in {"Resources", "Priority"}:
+        what = what._replace(words="the parts of a heterogeneous job start together, once all of them have room")
     failed = [text for text in errors if not text.startswith("the log of ")]
     if failed and job.reason in _TRIED_AGAIN:
         mend = "slurmstack logs --job {id}; slurmstack doctor"
@@ -171,7 +175,7 @@ def _waiting(cluster: Snapshot, job: Job, errors: Sequence[str]) -> Finding:
     lines = [
         f"Slurm says {job.detail or job.reason}",
         f"nodes of its partition that take no jobs: {', '.join(closed[:4])}" if closed else "",
-        f"the scheduler expects to start it at {_time(job.start)}" if job.start else "",
+        f"the scheduler expects to start it at {_time(job.start)}" if job.start and not is_part else "",
         *errors[:_LISTED],  # of an earlier try
     ]
     severities: dict[str, Severity] = {"turn": "note", "limit": "note", "held": "warning", "never": "error"}
@@ -197,8 +201,7 @@ Kind = Literal["turn", "limit", "held", "never", "unknown"]
 has to let it go. `never`: not as it stands."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Meaning:
+class Meaning(NamedTuple):
     """What a reason says."""
 
     kind: Kind
@@ -263,5 +266,5 @@ def meaning(reason: str, detail: str = "") -> Meaning:
     for text in (detail, reason):
         for pattern, kind, words, mend in _TABLE if text or text is reason else ():
             if re.fullmatch(pattern, text):
-                return Meaning(kind=kind, words=words, mend=mend)
-    return Meaning(kind="unknown", words=f"Slurm's reason is {reason or detail}", mend=_SHOW)
+                return Meaning(kind, words, mend)
+    return Meaning("unknown", f"Slurm's reason is {reason or detail}", _SHOW)

@@ -41,7 +41,7 @@ def why(draft: Draft, line: int, key: str) -> str:
         ("NodeName=m NodeName=k CPUs=8", "NodeName", "another one holds"),
         ("NodeName=m CPUs=4 TmpDisk=50", "TmpDisk", "too little"),
         ("NodeName=DEFAULT Weight=7", "Weight", "has no effect"),
-        ("CPUs=4 NodeName=m", "NodeName", "has no effect"),
+        ("CPUs=4 NodeName=m", "CPUs", "is no key of slurm.conf"),
         ("PartitionName=p Nodes=n1 MaxTime=5", "PartitionName", "another one holds"),
         ("PartitionName=q Nodes=n[1-2],n[8-9]", "Nodes", "n[8-9] is no node"),
         ("PartitionName=q Nodes=n1 Default=maybe", "Default", "has no effect"),

@@ -57,7 +57,7 @@ def case(name: str, tmp_path: Path) -> Case:
 TOLD: dict[str, dict[tuple[str, str], str]] = {
     "deepops": {
         ("slurm.conf:20", "Prolog"): "slurmstack:health",
-        ("slurm.conf:23", "PropagateResourceLimitsExcept"): "Except', with which jobs would inherit",
+        ("slurm.conf:23", "PropagateResourceLimitsExcept"): "write PropagateResourceLimits with those",
         ("slurm.conf:31", "SlurmctldLogFile"): "slurmstack logs",
         ("slurm.conf:38", "Sockets"): "jobs are given each by itself",
     },
@@ -394,12 +394,15 @@ def test_what_is_not_understood_is_shown_as_written_and_what_slurm_alone_knows_i
     command: Command, tmp_path: Path
 ) -> None:
     odd = 'NodeName  a CPUs=2\n=x y\nMinJobAge="4 5\nPartitionName=p Nodes=n stray MaxTime=5\n'
-    file = written(tmp_path, f"NodeName=n CPUs=1 RealMemory=2000\n{odd}Nonsense=5\nA=B=C\nKillWait=45\n")
+    file = written(
+        tmp_path, f"NodeName=n CPUs=1 RealMemory=2000\n{odd}SlurmdTimout=5\nMpiParams=ports=1-9\nKillWait=45\n"
+    )
     done = command("import", str(file))
-    lines = done.err.splitlines()
-    assert lines[1:-1] == [
+    *lines, misspelt, taken = done.err.splitlines()
+    assert lines[1:] == [
         f"{file}:{line}: is not understood: slurm.conf has KEY=VALUE, and quotes in pairs"
         for line in ("2: NodeName a CPUs=2", "3: =x y", '4: MinJobAge="4 5', "5: stray")
     ]
-    assert lines[-1] == "settings, which Slurm itself tries at `up`: A, KillWait, Nonsense"
+    assert misspelt == f"{file}:6: SlurmdTimout=5: is no key of slurm.conf; did you mean 'SlurmdTimeout'?"
+    assert taken == "settings, which Slurm itself tries at `up`: KillWait, MpiParams"
     assert "max_time: '5'" in done.out

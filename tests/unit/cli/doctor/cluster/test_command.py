@@ -111,6 +111,11 @@ ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
         both(lambda c: c.past("18_1", "COMPLETED"), lambda c: c.past("18_2", "COMPLETED")),
         [("job 18", 0, "job 18 has ended: COMPLETED")],
     ),
+    "a heterogeneous job that waits": (
+        both(queued("12+0", "Resources", start="1790000000"), queued("12+1", "Resources", start="1790000000")),
+        [("job 12", 1, f"12+{part} of alice waits: the parts of a heterogeneous job start together, once all of them")
+         for part in (0, 1)] + [("job 12", 1, "them have room seen: Slurm says Resources mend")],
+    ),
     "a job that runs": (
         lambda c: c.job("12", "None", state="RUNNING", nodes="default-0"),
         [("job 12", 0, "is running on default-0 seen: 10 min are left of its time limit")],
@@ -174,12 +179,19 @@ ANSWERS: dict[str, tuple[Ill, list[tuple[str, int, str]]]] = {
     "a job whose interpreter is not there": (
         both(lambda c: c.past("12", "FAILED", code="2:0"), lambda c: c.past("12.batch", "FAILED"),
              lambda c: c.output.update({"/12.out": "x\nslurmstepd: error: execve(): bad interpreter(/nosuch): No"})),
-        [("job 12", 1, "has ended: FAILED: /12.out: slurmstepd: error: execve(): bad interpreter(/nosuch)")],
+        [("job 12", 1, "ended with exit status 2; the last error, in /12.out: slurmstepd: error: execve(): bad inter")],
     ),
     "a job whose step has an option that srun does not know": (
         both(lambda c: c.past("12", "FAILED", code="127:0"), lambda c: c.past("12.batch", "FAILED"),
              lambda c: c.output.update({"/12.out": "srun: unrecognized option '--no'\nTry \"srun --help\""})),
-        [("job 12", 1, "has ended: FAILED: /12.out: srun: unrecognized option '--no' seen: ")],
+        [("job 12", 1, "254 or 255); the last error, in /12.out: srun: unrecognized option '--no' seen: ")],
+    ),
+    "a job whose script went on after an error": (
+        both(lambda c: c.past("12", "FAILED", code="7:0"), lambda c: c.past("12.batch", "FAILED"),
+             lambda c: c.output.update({"/12.out": "srun: error: A\n" * 2 + "".join(f"env: {n}\n" for n in range(9)) +
+                                        "srun: error: A\nsrun: error: x: task 0: Exited with exit code 2\n"})),
+        [("job 12", 1, "7, or 128 more: signal 7 ended a program of it; the last error, in /12.out: srun: error: A"),
+         ("job 12", 1, "env: 8 seen: /12.out: srun: error: A seen: /12.out: srun: error: x: task 0: Exited")],
     ),
     "a job whose exit status sacct has cut": (
         lambda c: c.past("12", "FAILED", code="127:0"), [("job 12", 1, "254 or 255")]
