@@ -5,7 +5,7 @@ or never, changes nothing. What a node is to Slurm and what its pod is can diffe
 
 missing     the stack has a node that Slurm has no record of: one is made, powered down
 bare        a new record, made without features where there is a switch tree: it gets them, drained until it is in it
-coming      Slurm waits for a node without a pod, or will within a second, as a job has it: the pod is made
+coming      Slurm waits for a node, or will within a second, as a job has it: its pod is made, of the newest template
 silent      a node is off, and slurmctld thinks that it has not heard from it: it is powered down once more
 unbacked    Slurm takes a node for up whose pod is gone: it is set down, which requeues its jobs, then powered down
 suspended   a node is off, or goes off, and has a pod: the pod is ended
@@ -90,7 +90,8 @@ def _about(plan: Plan, view: View, pool: Pool, name: str) -> None:
     comes = node is not None and node.comes
     if pod is not None and not pod.digest:
         return  # of the pool's StatefulSet, from the time before it was elastic: it leaves after its jobs
-    if pod is not None and pod.has_ended:
+    if pod is not None and (pod.has_ended or (comes and pod.digest != pool.digest and not pod.is_ready)):
+        # A new template may mend what one of an older one waits for.
         if not comes or view.now - pod.made_at >= RETRY_SECONDS:
             _end(plan, pod)
     elif node is None and pod is None:

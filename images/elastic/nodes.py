@@ -14,13 +14,7 @@ from typing import Any, Final
 from images.common.command import Runner, run
 from images.common.kubernetes import WORKER_PODS, Kube, KubeError, Object, time_of
 from images.common.slurm_jobs import ENVIRONMENT, JobList
-from images.common.slurm_node import (
-    ELASTIC_PARTITION,
-    OURS,
-    TOPOLOGY_REASON,
-    Commands,
-    shows_switch_tree,
-)
+from images.common.slurm_node import ELASTIC_PARTITION, OURS, TOPOLOGY_REASON, Commands, shows_switch_tree
 from images.common.slurm_records import MARK, Has, NodeRecord, compress, node_records
 
 SETTINGS: Final = "slurmstack/elastic"  # annotation of a pool's PodTemplate, as slurm/elastic.py writes it

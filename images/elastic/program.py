@@ -147,7 +147,7 @@ class Rounds:
         self._starts.see(nodes, now)
         refused = {of: refusal for (what, of), (_, _, refusal) in self._refused.items() if what == "start"}
         judge = partial(self._starts.judge, pods=pods, now=now, refused=refused)
-        closed = {name: judge(name, pool.of(nodes)) for name, pool in pools.items()}
+        closed = {name: judge(pool, pool.of(nodes)) for name, pool in pools.items()}
         ends = self.nodes.ends() if rolling or old else {}
         view = View(pools=pools, nodes=nodes, pods=pods, now=now, closed=closed, ends=ends)
         plan = decide(view)

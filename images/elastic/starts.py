@@ -8,9 +8,10 @@ late     another node of its pool has come since it was started, or its own last
 no node  none has come since it was started: all nodes of the pool that are off, with it
 
 The pause doubles with each failure, and is over when somebody resumes the nodes. When all nodes that were wanted have
-come, the pool's failures are forgotten and its pause is over: some of them are no capacity for a whole job. Those of a
-late node last until that node itself comes. Nodes that came for the same job as one that failed are given back while
-that waits: a part of them is of no use to it. A restart of this program ends no pause, and forgets what was before.
+come, or the template is new, the pool's failures are forgotten and its pause is over: some nodes are no capacity
+for a whole job. Those of a late node last until that node itself comes. Nodes that came for the same job as one that
+failed are given back while that waits: a part of them is of no use to it. A restart of this program ends no pause, and
+forgets what was before.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from images.common.slurm_node import LATE, NO_CAPACITY, NO_START
-from images.elastic.nodes import Node, Pod
+from images.elastic.nodes import Node, Pod, Pool
 
 FIRST_PAUSE_SECONDS: Final = 30.0
 LONGEST_PAUSES_SECONDS: Final = {LATE: 600.0, NO_CAPACITY: 600.0, NO_START: 3600.0}
@@ -55,6 +56,7 @@ class Starts:
         self._came: dict[str, float] = {}
         self._failed: dict[str, float] = {}  # the latest failure, by pool
         self._tries = Counter[str]()  # failures in a row, by pool and by late node
+        self._digests: dict[str, str] = {}  # of the templates, by pool
         self._drained: dict[str, str] = {}  # by somebody, while Slurm or we started or ended the node -> why
 
     def see(self, nodes: Mapping[str, Node], now: float) -> None:
@@ -74,16 +76,18 @@ class Starts:
         self._before = nodes
 
     def judge(
-        self, pool: str, nodes: Sequence[Node], *, pods: Mapping[str, Pod], now: float, refused: Mapping[str, str]
+        self, of: Pool, nodes: Sequence[Node], *, pods: Mapping[str, Pod], now: float, refused: Mapping[str, str]
     ) -> Closed:
         """What is to be let alone now. `nodes`: the pool's. `refused`: why Kubernetes takes no more pods of pools."""
+        pool, is_new = of.name, self._digests.get(of.name, of.digest) != of.digest
+        self._digests[pool] = of.digest
         off = [node for node in nodes if node.is_powered_down and not node.is_drained]
         given_up = [node for node in off if node.is_down and TOO_LATE in node.reason]
         lifted = {node.name: self._drained.pop(node.name) for node in off if node.name in self._drained}
         failed = [node for node in given_up if node.name not in lifted]
         came = max((self._came.get(node.name, 0.0) for node in nodes), default=0.0)
-        is_over = came > self._failed.get(pool, 0.0) and not (given_up or any(node.is_coming for node in nodes))
-        closed = self._in_force(pool, nodes, now, is_over=is_over)
+        all_came = came > self._failed.get(pool, 0.0) and not (given_up or any(node.is_coming for node in nodes))
+        closed = self._in_force(pool, nodes, now, is_over=is_new or all_came)
         for node in failed:
             self._failed[pool] = now
             pod, why = pods.get(node.name), closed.pool

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from cli.change.owner import has_put_back, is_stopped, note_of
@@ -194,9 +194,35 @@ def _strangers(cluster: Snapshot) -> Iterator[Finding]:
             yield Finding(f"node {pod.name}", "error", cause, mend, after=after, weight=1)
 
 
+_BETTER = {
+    "exceeded quota": "raise the quota: ",
+    "ValidatingAdmissionPolicy": "`slurmstack up` writes the policy and the pool's template anew; ",
+    "ImagePull": "correct the image, or its pull secret, then `slurmstack up`; ",
+    "InvalidImageName": "correct the image, then `slurmstack up`; ",
+}
+"""Signs in why no node of an elastic pool came -> what to do about it, where that needs no further look."""
+
+
+def _coming(cluster: Snapshot, pool: str, names: Sequence[str]) -> Iterator[Finding]:
+    """Nodes that slurmctld has started: until it gives them up, nothing is drained for them."""
+    about, pods = f"pool {pool}", {name: cluster.pod(name) for name in names}
+    if missing := [name for name, pod in pods.items() if pod is None and cluster.knows("pods")]:
+        cause = f"{about}: {', '.join(missing)} shall come, and has no pod: does Kubernetes refuse it, as for a quota?"
+        mend = cluster.kubectl("logs deployment/elastic -c elastic --tail 5")
+        yield Finding(about, "warning", cause, mend, weight=len(missing))
+    for pod in filter(None, pods.values()):
+        if pod.ready and cluster.now - at(condition(pod.item, "Ready").get("lastTransitionTime")) > _JOINING:
+            cause = (
+                f"{about}: {pod.name} runs, and slurmctld still waits for it: it was powered up once more meanwhile?"
+            )
+            yield Finding(about, "warning", cause, cluster.kubectl(f"delete pod {pod.name}") + " makes it anew")
+
+
 def _elastic(cluster: Snapshot, name: str) -> Iterator[Finding]:
     """A pool whose nodes do not come."""
-    nodes = [node for node in cluster.nodes if node.name.rpartition("-")[0] == name and "DRAIN" in node.states]
+    of_pool = [node for node in cluster.nodes if node.name.rpartition("-")[0] == name]
+    nodes = [node for node in of_pool if "DRAIN" in node.states]
+    yield from _coming(cluster, name, [node.name for node in of_pool if node.is_coming])
     pods = cluster.kubectl(f"get pods -l slurmstack/pool={name}")
     events = cluster.kubectl("get events --field-selector=reason=FailedScheduling")
     look = f"see why no node came: {pods}, {events}, and the log of what adds machines (the cloud's autoscaler)"
@@ -210,8 +236,11 @@ def _elastic(cluster: Snapshot, name: str) -> Iterator[Finding]:
     for reason, (severity, mend) in kinds.items():
         if found := [node for node in nodes if node.reason.startswith(reason)]:
             why = max(node.reason for node in found).removeprefix(ELASTIC).strip()
-            quota = f"raise the quota: {cluster.kubectl('get resourcequota')}; {again}"
-            command = (quota if "exceeded quota" in why else mend).format(nodes=",".join(node.name for node in found))
+            better = next((mend for sign, mend in _BETTER.items() if sign in why), "")
+            quota = f"{cluster.kubectl('get resourcequota')}; " if "exceeded quota" in why else ""
+            command = (f"{better}{quota}{again}" if better else mend).format(
+                nodes=",".join(node.name for node in found)
+            )
             cause, seen = f"pool {name} lacks nodes: {why}", (f"{len(found)} nodes",)
             yield Finding(f"pool {name}", severity, cause, command, seen, weight=len(found))
             return

@@ -1,8 +1,9 @@
 """What is done about each way in which a node and its pod can differ, and about pauses.
 
 Nodes are written as `STATES WORDS: reason`, in the order of their numbers. Words: `pod` has one of the template of now,
-`old` of an older one, `set` of a StatefulSet, `leaving`, `stuck` (for a minute), `failed` (just now), `failed-long`;
-`bare` has no features, `marked` is of older resources, `by-slurm`.
+`old` of an older one (`old-long`: for long, `old-ready`: its slurmd runs, too), `set` of a StatefulSet, `leaving`,
+`stuck` (for a minute), `failed` (just now), `failed-long`; `bare` has no features, `marked` is of older resources,
+`by-slurm`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ PAUSED = "slurmstack/elastic: no capacity, 1 in vain, again at 2027-01-15T08:00:
 
 PODS: dict[str, dict[str, Any]] = {
     "pod": {},
-    "old": {"digest": "old"},
+    "old": {"digest": "old", "made_at": NOON - RETRY_SECONDS + 1},
+    "old-long": {"digest": "old"},
+    "old-ready": {"digest": "old", "is_ready": True},
     "set": {"digest": ""},
     "leaving": {"is_leaving": True, "left_at": NOON - STUCK_SECONDS + 1},
     "stuck": {"is_leaving": True, "left_at": NOON - STUCK_SECONDS},
@@ -70,7 +73,7 @@ def seen(*written: str, closed: Closed | None = None, ends: dict[str, float] | N
     found = {f"gpu-{number}": read(f"gpu-{number}", text, pool) for number, text in enumerate(written)}
     nodes = {name: node for name, (node, _) in found.items() if node is not None}
     pods = {name: pod for name, (_, pod) in found.items() if pod is not None}
-    why = closed or Starts().judge("gpu", [*nodes.values()], pods=pods, now=NOON, refused={})
+    why = closed or Starts().judge(pool, [*nodes.values()], pods=pods, now=NOON, refused={})
     return View(pools={"gpu": pool}, nodes=nodes, pods=pods, now=NOON, closed={"gpu": why}, ends=ends or {})
 
 
@@ -85,6 +88,8 @@ def done(view: View) -> list[str]:
 WELL = {
     "a job has it, and its pod is made already": f"{AWAITED} pod",
     "coming, and its pod is there": f"{COMING} pod",
+    "coming, of an old template, and about to register": f"{COMING} old-ready",
+    "coming, of an old template, and may register at any moment": f"{COMING} old",
     "goes down, and its pod leaves": f"{UP}+POWERING_DOWN leaving",
     "a pod of an old template waits for its jobs": f"{BUSY}+DRAIN+POWER_DOWN old",
     "of the StatefulSet that the pool was": "IDLE+DYNAMIC_NORM set",
@@ -108,6 +113,7 @@ def test_what_is_well_is_left_alone() -> None:
 DONE = {
     "missing": ("NONE", "create gpu-0"),
     "a job has it that Slurm will power it up for": (AWAITED, "start gpu-0"),
+    "coming, of an old template": (f"{COMING} old-long", "end gpu-0"),
     "its job is gone before Slurm powers it up": (f"{OFF} pod", "end gpu-0"),
     "coming": (COMING, "start gpu-0"),
     "unbacked": (BUSY, f"down gpu-0: {GONE}"),

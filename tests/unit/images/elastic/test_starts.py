@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
-from images.elastic.nodes import Node, Pod
+from images.elastic.nodes import Node, Pod, Pool
 from images.elastic.starts import Closed, Starts
 
 NOON = 1_800_000_000.0  # 2027-01-15 08:00 UTC
+POOL = Pool(name="gpu", least=0, most=4, conf="CPUs=2", mark="now", digest="new")
 UP, BUSY, COMING = "IDLE+CLOUD", "MIXED+CLOUD", "MIXED+CLOUD+POWERING_UP"
 OFF, LATE = "IDLE+CLOUD+POWERED_DOWN", "DOWN+CLOUD+POWERED_DOWN"
 TOO_LATE = "ResumeTimeout reached"
@@ -22,12 +24,14 @@ def nodes(*states: str | tuple[str, str]) -> dict[str, Node]:
     return found
 
 
-def looks(starts: Starts, *seen: tuple[float, Mapping[str, Node]], pods: Iterable[Pod] = ()) -> Closed:
+def looks(
+    starts: Starts, *seen: tuple[float, Mapping[str, Node]], pods: Iterable[Pod] = (), pool: Pool = POOL
+) -> Closed:
     """What the last of some looks finds, each so many seconds after noon."""
     for at, there in seen:
         starts.see(there, NOON + at)
         named = {pod.name: pod for pod in pods}
-        found = starts.judge("gpu", [*there.values()], pods=named, now=NOON + at, refused={})
+        found = starts.judge(pool, [*there.values()], pods=named, now=NOON + at, refused={})
     return found
 
 
@@ -50,6 +54,15 @@ def test_where_no_node_has_come_the_pool_waits_longer_and_longer_and_a_restart_e
         assert looks(again, (89, waits)).pool == first.pool
         assert looks(again, (90, waits)) == Closed()
     assert "2 in vain, again at 2027-01-15T08:03:40Z" in looks(starts, (160, there)).pool
+
+
+def test_another_template_is_tried_at_once_and_has_no_failures_yet() -> None:
+    starts, there, mended = Starts(), nodes(LATE, OFF), replace(POOL, digest="mended")
+    waits = drained(there, looks(starts, (0, nodes(COMING, OFF)), (60, there)))
+    assert looks(starts, (61, waits), pool=mended) == Closed()
+    again = looks(starts, (62, nodes(COMING, OFF)), (122, there), pool=mended)
+    assert "1 in vain" in again.pool
+    assert looks(starts, (123, drained(there, again)), pool=mended).pool == again.pool
 
 
 def test_a_late_node_of_a_pool_whose_others_come_waits_alone() -> None:

@@ -280,15 +280,44 @@ def test_a_pool_without_machines_is_the_one_cause_of_jobs_that_wait(reason: str,
     assert found.consequences
     assert cluster.explain("12", elastic(cluster))[0].cause == found.cause
     assert "nodename=default-0,default-1 state=resume" in found.mend
-    assert "pods -l slurmstack/pool=default" in found.mend
 
 
-def test_a_pool_that_a_quota_refuses_leads_to_the_quota() -> None:
+@pytest.mark.parametrize(
+    ("said", "mend"),
+    [
+        ("pods is forbidden: exceeded quota: team, limited: pods=0", "resourcequota"),
+        ("pods is forbidden: ValidatingAdmissionPolicy 'slurm-elastic.default' denied the request", "slurmstack up"),
+        ("ImagePullBackOff: Back-off pulling image", "correct the image"),
+        ("Unschedulable: Insufficient cpu", "pods -l slurmstack/pool=default"),
+    ],
+)
+def test_why_a_pool_pauses_decides_what_helps(said: str, mend: str) -> None:
     cluster = recorded()
-    off(cluster, "DRAIN", reason=f"{PAUSED}: default-0: pods is forbidden: exceeded quota: team, limited: pods=0")
+    off(cluster, "DRAIN", reason=f"{PAUSED}: default-0: {said}")
     (found,) = diagnose(elastic(cluster))
-    assert "raise the quota" in found.mend
-    assert "events" not in found.mend, "no pod is there, so nothing stands there"
+    assert mend in found.mend
+
+
+def test_a_node_that_shall_come_and_has_no_pod_is_found_before_slurm_gives_it_up() -> None:
+    cluster = recorded()
+    off(cluster)
+    cluster.node("default-1", "MIXED", "CLOUD", "POWERING_UP", "NOT_RESPONDING")
+    (found,) = diagnose(elastic(cluster))
+    assert (found.about, "default-1 shall come" in found.cause, "deployment/elastic -c elastic" in found.mend) == (
+        "pool default", True, True,
+    )  # fmt: skip
+
+
+def test_a_pod_that_runs_while_slurm_waits_for_its_node_is_found() -> None:
+    cluster = recorded()
+    cluster.node("default-1", "MIXED", "CLOUD", "POWERING_UP", "NOT_RESPONDING")
+    cluster.remove("StatefulSet", "default")
+    pod = cluster.thing("Pod", "default-1")
+    pod["metadata"]["ownerReferences"] = [{"kind": "PodTemplate", "name": "default"}]
+    later = replace(elastic(cluster), now=elastic(cluster).now + 86400)
+    assert ["default-1 makes it anew" in found.mend for found in diagnose(later) if found.about == "pool default"] == [
+        True
+    ]
 
 
 def test_a_pod_that_waits_for_a_machine_is_noted() -> None:
