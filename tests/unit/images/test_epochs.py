@@ -29,8 +29,7 @@ class Two:
         self.first, self.second = self.start("controller-0/a"), self.start("controller-1/b")
 
     def start(self, me: str) -> Candidate:
-        owner = (os.getuid(), os.getgid())
-        return Candidate(self.volume, me, owner, is_first=me.startswith("controller-0"), clock=lambda: self.time)
+        return Candidate(self.volume, me, is_first=me.startswith("controller-0"), clock=lambda: self.time)
 
     def begin(self) -> Epoch:
         """The first one's, with the other one beside it, which has seen it."""
