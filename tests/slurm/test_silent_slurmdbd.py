@@ -10,7 +10,7 @@ from tests.slurm.accounting import AccountingSandbox, job_records, kill
 from tests.slurm.cluster import ClusterFactory
 from tests.slurm.pod import Pod, wait_until
 
-MOST_SECONDS = 30
+MOST_SECONDS = 60
 """Until a job is accepted: slurmctld asks four times at its start, each time for 5 s (lost_peers.c), not for 65 s."""
 
 
