@@ -97,6 +97,7 @@ class Controller(pulumi.ComponentResource):
         return rbac.account(name, args.scope, CONTROLLER, rules, self._child)
 
     def _create_service(self, name: str, args: ControllerArgs) -> k8s.core.v1.Service:
+        one = {"statefulset.kubernetes.io/pod-name": CONTROLLER_HOST}
         return workloads.service(
             f"{name}-service",
             args.scope,
@@ -104,9 +105,7 @@ class Controller(pulumi.ComponentResource):
             {"slurmctld": SLURMCTLD_PORT, "config-agent": AGENT_PORT},
             self._child,
             called=CONTROLLER_HOST,
-            only={ACTIVE: "yes"}
-            if args.controller.standby
-            else {"statefulset.kubernetes.io/pod-name": CONTROLLER_HOST},
+            only={ACTIVE: "yes"} if args.controller.standby else one,
             # The agent answers before slurmctld does: it is what says why a configuration is not active yet.
             unready=True,
         )

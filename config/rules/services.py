@@ -155,10 +155,8 @@ def state(controller: Controller, cloud: Cloud) -> Found:
         message = "is ReadWriteMany, which few default classes offer; set controller.storage_class"
         yield "controller.access_mode", message
     if controller.standby and controller.access_mode != "ReadWriteMany":
-        message = (
-            "needs a volume that two machines mount; set controller.access_mode: ReadWriteMany, and where there is"
-        )
-        yield "controller.standby", f"{message} a volume already make another one (docs/backups.md#another-volume)"
+        message = "needs controller.access_mode: ReadWriteMany; where there is a volume already make another one"
+        yield "controller.standby", f"{message} (docs/backups.md#another-volume)"
     if controller.standby and isinstance(cloud, NebiusCloud) and cloud.controller_nodes.max_size < 2:
         yield "cloud.controller_nodes.max_size", "is 1, and controller.standby is to be on another machine; set it to 2"
 

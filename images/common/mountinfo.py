@@ -87,9 +87,8 @@ def _nearest(directory: Path, mountinfo: Path) -> Mounted | None:
 
 def remembers_names(directory: Path, mountinfo: Path = MOUNTINFO) -> bool:
     """Whether a directory is on NFS whose client believes for up to a minute that what was renamed is where it was."""
-    mounted = _nearest(directory, mountinfo)
-    is_nfs = mounted is not None and mounted.filesystem in {"nfs", "nfs4"}
-    return is_nfs and mounted is not None and not mounted.options & _ASKS_EACH_TIME
+    on = _nearest(directory, mountinfo)
+    return on is not None and on.filesystem in {"nfs", "nfs4"} and not on.options & _ASKS_EACH_TIME
 
 
 def expect_volume(directory: Path) -> None:

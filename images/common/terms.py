@@ -13,17 +13,14 @@ import re
 from pathlib import Path
 from typing import Final
 
-from images.common.mountinfo import mount_points
-
 VOLUME: Final = Path("/var/lib/slurmstack/state")
 """Where the pods of two controllers mount the state volume (components/controller.py)."""
 
 ALONE_LOCK: Final = Path("/run/slurmstack/alone")
 
 _NAME: Final = re.compile(r"term-([1-9]\d*)")
-_ADOPTING: Final = "adopting"
-_RETURNING: Final = "returning"
-_OF_VOLUME: Final = frozenset({_ADOPTING, _RETURNING, "lost+found"})
+_MOVING: Final = "moving"
+"""The directory of two controllers while what is in it comes, or goes: whichever was cut short, either goes on."""
 
 
 def _is_file(path: Path) -> bool:
@@ -62,11 +59,6 @@ def finish_saves(state: Path) -> list[str]:
     return found
 
 
-def is_shared() -> bool:
-    """Whether this is a pod of two controllers. A volume that hangs is not asked."""
-    return str(VOLUME) in mount_points()
-
-
 def number_of(directory: Path) -> int:
     """The term of a directory; 0 where it is none's."""
     found = _NAME.fullmatch(directory.name)
@@ -79,32 +71,25 @@ def current(volume: Path) -> Path | None:
     return max(terms, key=number_of, default=None)
 
 
-def _empty(left: Path, into: Path) -> None:
-    """Move on what one that was interrupted on the way between one controller and two has left."""
-    if left.exists():
-        for path in list(left.iterdir()):
-            path.rename(into / path.name)
-        left.rmdir()
-
-
 def adopt(volume: Path) -> Path:
-    """All that one controller has left, in a directory. What an earlier try has moved is in there already."""
-    directory = volume / _ADOPTING
+    """All that one controller has left, in a directory."""
+    directory = volume / _MOVING
     directory.mkdir(mode=0o755, exist_ok=True)
-    _empty(volume / _RETURNING, directory)
     for path in list(volume.iterdir()):
-        if path.name not in _OF_VOLUME and not number_of(path):
+        if path.name not in {_MOVING, "lost+found"} and not number_of(path):
             path.rename(directory / path.name)
     return directory
 
 
 def return_to_one(volume: Path) -> None:
     """Lay the state where slurmctld looks for it. No other program may do so at the same time; it may go on."""
-    directory, last = volume / _RETURNING, current(volume)
+    directory, last = volume / _MOVING, current(volume)
     if last is not None and not directory.exists():
         last.rename(directory)  # a controller that was forgotten somewhere writes nothing from now on
-    for left in (volume / _ADOPTING, directory):
-        _empty(left, volume)
+    if directory.exists():
+        for path in list(directory.iterdir()):
+            path.rename(volume / path.name)
+        directory.rmdir()
 
 
 def return_to_one_of_pod(volume: Path) -> None:

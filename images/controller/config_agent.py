@@ -28,7 +28,7 @@ from images.common import http_server, terms
 from images.common.http_server import Answer
 from images.common.kubernetes import Kube, KubeError, Object, own_namespace
 from images.common.log import Log
-from images.common.mountinfo import expect_volume
+from images.common.mountinfo import expect_volume, mount_points
 from images.common.process import end_with_threads, program
 from images.common.slurm_conf import leaving_partitions
 from images.common.slurm_records import NodeRecord
@@ -51,9 +51,6 @@ from images.controller.topology import TopologyKeeper, follow_places
 from images.controller.weights import WeightKeeper
 
 PORT: Final = 8817
-
-EPOCH_SECONDS: Final = 0.2
-"""Between two looks at whether slurmctld of this pod is still the one that runs, where there are two."""
 
 ELASTIC_POOLS: Final = "elastic.pools"
 """File with the names of the elastic pools (slurm/elastic.py)."""
@@ -259,7 +256,7 @@ def _start_source(kube: Kube | None, changes: Changes, log: Log) -> None:
 
 
 def _serve(log: Log) -> NoReturn:
-    expect_volume(terms.VOLUME if terms.is_shared() else STATE)
+    expect_volume(STATE.resolve())
     slurmctld, kube = Slurmctld(), Kube.in_cluster(own_namespace())
     agent = Agent(store=Store(), check=check, slurmctld=slurmctld, log=log, last_words=partial(last_words, kube))
     http_server.start_server(partial(answer, agent, STORE), PORT)
@@ -291,12 +288,12 @@ def _serve(log: Log) -> NoReturn:
 
 def _stand_by(log: Log) -> None:
     """Return when the state is this pod's (images/controller/standby.py). When it is no longer, this begins anew."""
-    wait_for("this controller to be the active one; standing by", STATE.exists, log, poll_seconds=EPOCH_SECONDS)
+    wait_for("this controller to be the active one; standing by", STATE.exists, log)
     epoch = STATE.resolve()
 
     def watch() -> None:
         while STATE.resolve() == epoch and epoch.exists():
-            time.sleep(EPOCH_SECONDS)
+            time.sleep(0.2)
         log("another controller has taken over; standing by")
         os.execv(sys.argv[0], sys.argv)  # noqa: S606 - its port is free: what it has open closes with it
 
@@ -307,7 +304,7 @@ def main() -> None:
     """Entry point."""
     with program("config-agent") as log:
         end_with_threads(log)
-        if terms.is_shared():
+        if str(terms.VOLUME) in mount_points():  # a volume that hangs is not asked
             _stand_by(log)
         terms.return_to_one_of_pod(STATE)
         _serve(log)

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Final
 
 from images.common import terms
-from images.common.files import Owner
 
 RENEW_SECONDS: Final = 1.0
 LIMIT_SECONDS: Final = 5.0
@@ -46,14 +45,12 @@ def _words(directory: Path) -> list[str]:
 
 
 class Epoch:
-    """One that this pod has. The main thread asks `over`; `renew` and `release` may hang with the volume."""
+    """One that this pod has. The main thread asks `over`; all else may hang with the volume, and raises OSError."""
 
     def __init__(self, directory: Path, me: str, clock: Callable[[], float]) -> None:
         self.directory, self._me, self._clock = directory, me, clock
-        self._number = terms.number_of(directory)
         self._count, self._is_lost = 0, False
-        self._renewed = float("-inf")
-        """When the last renewal that was successful began."""
+        self.renew()
 
     def over(self) -> str | None:
         """Why slurmctld must not run, if so."""
@@ -63,26 +60,27 @@ class Epoch:
             return f"the state volume has taken no renewal for {LIMIT_SECONDS:g} s"
         return None
 
-    def renew(self, flags: int = 0) -> None:
-        """Say that this one is there. Raises OSError where that cannot be said now."""
+    def renew(self) -> None:
+        """Say that this one is there."""
         began = self._clock()
         self._count += 1
         try:
-            self._write(f"{self._me} {self._count}", flags)
+            self._write(f"{self._me} {self._count}")
         except FileNotFoundError:
             self._is_lost = True
         else:
             self._renewed = began
 
     def release(self) -> None:
-        """Let another one take over at once; only when slurmctld has ended. Raises OSError."""
+        """Let another one take over at once; only when slurmctld has ended."""
         self._write(_RELEASED)
 
-    def _write(self, words: str, flags: int = 0) -> None:
+    def _write(self, words: str) -> None:
         """The epoch's number goes with it: what comes late, when the file is another epoch's, means nothing there."""
-        descriptor = os.open(self.directory / RENEWED, os.O_WRONLY | os.O_CLOEXEC | flags, 0o644)
+        text = f"{terms.number_of(self.directory)} {words}".ljust(_LENGTH - 1) + "\n"
+        descriptor = os.open(self.directory / RENEWED, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            os.pwrite(descriptor, f"{self._number} {words}".ljust(_LENGTH - 1).encode() + b"\n", 0)
+            os.pwrite(descriptor, text.encode(), 0)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
@@ -91,11 +89,9 @@ class Epoch:
 class Candidate:
     """One that has none. All of it may hang with the volume."""
 
-    def __init__(
-        self, volume: Path, me: str, owner: Owner, *, is_first: bool, clock: Callable[[], float] = now
-    ) -> None:
+    def __init__(self, volume: Path, me: str, *, is_first: bool, clock: Callable[[], float] = now) -> None:
         """`me`: one word, another one in each pod. `is_first`: whether it begins with what one controller has left."""
-        self._volume, self._me, self._owner, self._is_first, self._clock = volume, me, owner, is_first, clock
+        self._volume, self._me, self._is_first, self._clock = volume, me, is_first, clock
         self._seen: tuple[str, list[str]] | None = None
         self._since = 0.0
 
@@ -110,7 +106,7 @@ class Candidate:
             return self._take(terms.adopt(self._volume)) if self._is_first and is_sure else None
         words, number = _words(directory), str(terms.number_of(directory))
         if words[:2] == [number, self._me]:  # of an earlier container of this pod
-            return self._renewed(directory)
+            return Epoch(directory, self._me, self._clock)
         if self._seen != (directory.name, words):
             self._seen, self._since = (directory.name, words), self._clock()
         if words[:2] == [number, _RELEASED] or began - self._since >= LIMIT_SECONDS + MARGIN_SECONDS:
@@ -123,12 +119,6 @@ class Candidate:
         after = self._volume / f"term-{max(terms.number_of(before), known) + 1}"
         try:
             before.rename(after)
-            os.chown(after, *self._owner)
         except FileNotFoundError:  # another one was faster
             return None
-        return self._renewed(after, os.O_CREAT)
-
-    def _renewed(self, directory: Path, flags: int = 0) -> Epoch | None:
-        epoch = Epoch(directory, self._me, self._clock)
-        epoch.renew(flags)
-        return epoch if epoch.over() is None else None
+        return Epoch(after, self._me, self._clock)

@@ -10,12 +10,10 @@ import subprocess
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-from images.common import terms
 from images.common.command import Runner, run
 from images.common.kubernetes import Kube, KubeError, Object, own_namespace
 from images.common.log import Log, open_pod_log
 from images.common.wait import Clock, Reminder
-from images.controller.configuration import STATE
 
 STATEFUL_SET: Final = "controller"
 
@@ -106,8 +104,6 @@ def end_from_now_on() -> None:
 def main() -> int:
     """Entry point."""
     log = Log("leave", open_pod_log())
-    if terms.is_shared() and not STATE.is_symlink():
-        return 0  # it stands by, and nobody needs it to leave
     try:
         kube = Kube.in_cluster(own_namespace())
         if kube is not None:

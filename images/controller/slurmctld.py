@@ -230,7 +230,8 @@ def main() -> None:
             log(f"an earlier slurmctld was ended while it saved; whole again: {', '.join(again)}")
         wait_while(lambda: cluster_id.obstacle(files), log, poll_seconds=0.2)
         cluster_id.prepare(files)
-        own_tree(STATE, owner, but=lambda path: _OWNED_BY_AGENT in path.relative_to(STATE).parts)
+        state = STATE.resolve()  # with a standby it is a link
+        own_tree(state, owner, but=lambda path: _OWNED_BY_AGENT in path.relative_to(state).parts)
         # Should another one be published right now, the agent finds that this is not it.
         write_atomically(READ, Store().current() or "", sync=False)
         become(command(STATE), log, env=with_preloaded(LOST_PEERS, NO_TRIGGERS))

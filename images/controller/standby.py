@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 import signal
 import socket
 import subprocess
@@ -40,7 +39,7 @@ PODS: Final = ("controller-0", "controller-1")
 """The first begins with what one controller has left: that one has been a pod of this name, and is gone then."""
 
 ROUND_SECONDS: Final = 0.05
-LABEL_SECONDS: Final = 5.0
+LABEL_SECONDS: Final = 2.0
 """The Service is led here again and again: a request of one that was paused may come late."""
 
 _SLURMCTLD: Final = "/usr/libexec/slurmstack/slurmctld"
@@ -75,13 +74,11 @@ class Standby:
                 _forget()
                 self._log(f"no longer active: {reason}")
                 os._exit(1)
-            code = self._slurmctld.poll() if self._slurmctld is not None else None
-            if code is not None:
+            if self._slurmctld is not None and (code := self._slurmctld.poll()) is not None:
                 self._log(f"slurmctld has ended with {code}")
-                if code and not self._is_ending:  # it has failed, and starts again here
-                    os._exit(abs(code))
-            if code is not None or (self._is_ending and self._slurmctld is None):
-                self._hand_over()
+                self._leave(abs(code))
+            if self._slurmctld is None and self._is_ending:
+                self._leave(0)
             if self._epoch is not None and self._slurmctld is None:
                 self._slurmctld = subprocess.Popen([_SLURMCTLD], start_new_session=True)
             time.sleep(ROUND_SECONDS)
@@ -104,7 +101,6 @@ class Standby:
 
     def _begin(self, epoch: Epoch) -> None:
         if not (STATE.is_symlink() and STATE.readlink() == epoch.directory):
-            _forget()
             swap_symlink(STATE, str(epoch.directory))
             if SLURM_CONF.exists():
                 READY.touch()  # it was checked when it was published; where there is none yet the agent says when
@@ -113,13 +109,14 @@ class Standby:
         if self._kube is not None:
             threading.Thread(target=lead_here, args=(self._kube, self._me, epoch, self._log), daemon=True).start()
 
-    def _hand_over(self) -> NoReturn:
-        self._is_over = True
-        if self._epoch is not None:
+    def _leave(self, code: int) -> NoReturn:
+        """To the other one, where this one was told to end; else slurmctld starts again here."""
+        if self._is_ending and self._epoch is not None:
+            self._is_over = True
             _forget()
             with contextlib.suppress(OSError):  # it waits for as long as after a loss
                 self._epoch.release()
-        os._exit(0)
+        os._exit(code)
 
     def _kill(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -137,17 +134,14 @@ def lead_here(kube: Kube, me: str, epoch: Epoch, log: Callable[[str], None]) -> 
     """Take the label from the other pod, which may be paused and would answer nobody, and take it for this one."""
     reminder = Reminder(log, Clock())
     while epoch.over() is None:
-        pause = LABEL_SECONDS
         for pod in sorted(PODS, key=lambda name: name == me):
             change = {"metadata": {"labels": {ACTIVE: "yes" if pod == me else None}}}
             try:
                 kube.send("PATCH", f"{kube.path('pods')}/{pod}", change, "application/merge-patch+json")
             except KubeError as error:
-                if pod == me or error.status != HTTPStatus.NOT_FOUND:
+                if error.status != HTTPStatus.NOT_FOUND:
                     reminder.waiting(f"the API server, for the Service to lead here: {error}")
-                    pause = RENEW_SECONDS
-                    break
-        time.sleep(pause)
+        time.sleep(LABEL_SECONDS)
 
 
 def main() -> None:
@@ -160,9 +154,8 @@ def main() -> None:
                 "the state volume is on NFS, whose client remembers names: who was paused could write over what "
                 "others write. Mount it with lookupcache=none (mountOptions of its StorageClass or PersistentVolume)"
             )
-        user, me = pwd.getpwnam("slurm"), socket.gethostname()
-        pod = f"{me}/{required_env('POD_UID')}"
-        candidate = Candidate(terms.VOLUME, pod, (user.pw_uid, user.pw_gid), is_first=me == PODS[0])
+        me = socket.gethostname()
+        candidate = Candidate(terms.VOLUME, f"{me}/{required_env('POD_UID')}", is_first=me == PODS[0])
         standby = Standby(candidate, Kube.in_cluster(own_namespace()), me, log)
         signal.signal(signal.SIGTERM, standby.end)
         http_server.start_server(standby.answer, PORT)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from pathlib import Path
 
@@ -21,7 +20,7 @@ def test_the_service_leads_to_who_has_the_epoch_once_the_api_server_answers(tmp_
         api.put(COLLECTION, pod, metadata={"labels": labels})
     (tmp_path / "term-7").mkdir()
     (tmp_path / "term-7" / RENEWED).write_text("7 released")
-    epoch = Candidate(tmp_path, f"{PODS[1]}/a", (os.getuid(), os.getgid()), is_first=False).look()
+    epoch = Candidate(tmp_path, f"{PODS[1]}/a", is_first=False).look()
     assert epoch is not None
     kube = Kube(host="127.0.0.1", port=api.port, namespace="ns", tls=False, service_account=tmp_path)
     said: list[str] = []

@@ -29,8 +29,7 @@ class Two:
         self.first, self.second = self.start("controller-0/a"), self.start("controller-1/b")
 
     def start(self, me: str) -> Candidate:
-        owner = (os.getuid(), os.getgid())
-        return Candidate(self.volume, me, owner, is_first=me.startswith("controller-0"), clock=lambda: self.time)
+        return Candidate(self.volume, me, is_first=me.startswith("controller-0"), clock=lambda: self.time)
 
     def begin(self) -> Epoch:
         """The first one's, with the other one beside it, which has seen it."""
@@ -154,6 +153,30 @@ def test_the_queue_goes_back_to_one_controller_and_no_number_comes_again(two: Tw
     epoch = later.look()
     assert epoch is not None
     assert epoch.directory.name == "term-2"
+
+
+def test_a_way_back_to_one_controller_that_was_cut_short_leads_on_to_two(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (two.begin().directory / "node_state").write_text("nodes")
+    rename = Path.rename
+
+    def killed(path: Path, target: Path) -> None:
+        rename(path, target)
+        if path.parent.name == "moving":
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as during:
+        during.setattr(Path, "rename", killed)
+        with pytest.raises(KeyboardInterrupt):
+            terms.return_to_one(two.volume)
+    assert {path.name for path in two.volume.iterdir()} > {"moving"}
+    later = two.start("controller-0/new")
+    later.look()
+    epoch = later.look()
+    assert epoch is not None
+    assert {path.name for path in epoch.directory.iterdir()} == {RENEWED, "job_state", "node_state"}
+    assert [path.name for path in two.volume.iterdir()] == ["term-2"]
 
 
 def test_a_volume_that_takes_no_write_renews_nothing(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:

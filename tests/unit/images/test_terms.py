@@ -25,7 +25,7 @@ def files(volume: Path) -> list[str]:
     return sorted(str(path.relative_to(volume)) for path in volume.rglob("*") if path.is_file())
 
 
-@pytest.mark.parametrize("left", ["term-7", "adopting", "returning"])
+@pytest.mark.parametrize("left", ["term-7", "moving"])
 def test_what_two_controllers_have_left_is_found_by_one(volume: Path, left: str) -> None:
     """Also where one of the ways between one and two was cut short."""
     before = files(volume)

@@ -104,9 +104,8 @@ def _not_made(cluster: Snapshot, owner: Object) -> Iterator[Finding]:
     after = ("apply", *(f"pod {pod.name}" for pod in cluster.pods if pod.owner == name))
     weight = len(missing) * (10 if name == CONTROLLER else 1)
     lasts = any(text.startswith("FailedCreate") for text in cluster.warned(owner, for_seconds=SETTLING))
-    severity: Severity = "note" if is_changing(cluster) and not lasts else "error"
-    if severity == "error" and all(_stands_by(cluster, pod) for pod in missing):
-        severity = "warning"
+    otherwise: Severity = "warning" if all(_stands_by(cluster, pod) for pod in missing) else "error"
+    severity: Severity = "note" if is_changing(cluster) and not lasts else otherwise
     yield Finding(about, severity, cause, cluster.kubectl(f"describe {kind.lower()} {name}"), warnings, after, weight)
 
 
@@ -141,10 +140,8 @@ def _pod(cluster: Snapshot, pod: Pod) -> Iterator[Finding]:
         cause, evidence = f" has failed: {pod.status.get('reason', '')}", pod.status.get("message", "")
         mend = cluster.kubectl(f"describe pod {pod.name}")
     elif found := _not_well(cluster, pod):
-        severity = "warning" if pod.ready else "error"
+        severity = "warning" if pod.ready or _stands_by(cluster, pod.name) else "error"
         cause, evidence, mend = found
-        if _stands_by(cluster, pod.name):
-            severity = "warning"
         # An image is missing for itself.
         is_followed = pod.component == CONTROLLER and (cluster.pod(cluster.active_controller) or pod).ready
         if not (_PUSH in mend or is_followed):
