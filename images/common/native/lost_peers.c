@@ -6,14 +6,10 @@
  * daemon died the kernel of its machine says so at once. Where the machine died nobody does, and TCP repeats what it has
  * sent for a quarter of an hour (tcp_retries2). Slurm's own KeepAliveTime does not help: nothing is probed while data is
  * on its way.
- *
- * And where slurmdbd hangs, or its database, its kernel takes connections and nobody speaks. slurmctld waits 35 s longer
- * than MessageTimeout for the first word (dbd_conn.c), four times before it serves: 261 s with ours (measured).
  */
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -23,10 +19,6 @@ enum {
 	IDLE_S = 10,	 /* also where nothing was sent: the answer may be what got lost */
 	INTERVAL_S = 5,
 	PROBES = 3,
-	SLURMDBD_PORT = 6819,
-	FIRST_WORD_MS = 5000,  /* it takes milliseconds; as long as TCPTimeout, and slurmctld tries again after 10 s */
-	CONNECTING_MS = 35000, /* and MessageTimeout is Slurm's own limit for it; that for a query is */
-	ANSWER_MS = 900000,    /* (SLURMDBD_TIMEOUT), which stays: it may take as long */
 };
 
 static const struct {
@@ -52,29 +44,4 @@ int socket(int domain, int type, int protocol)
 		(void) setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(options[i].value));
 	errno = before; /* MPTCP and the like lack some: then it is as it was */
 	return fd;
-}
-
-static int is_slurmdbd(int fd)
-{
-	struct sockaddr_storage peer;
-	socklen_t length = sizeof(peer);
-
-	if (getpeername(fd, (struct sockaddr *) &peer, &length))
-		return 0;
-	/* The port is at one place in both families. */
-	return (peer.ss_family == AF_INET || peer.ss_family == AF_INET6)
-	       && ntohs(((struct sockaddr_in *) &peer)->sin_port) == SLURMDBD_PORT;
-}
-
-/* The C library says of its own that it only writes there. */
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-int poll(struct pollfd *fds, nfds_t count, int timeout)
-{
-	struct timespec limit;
-
-	if (count == 1 && timeout > CONNECTING_MS && timeout < ANSWER_MS && is_slurmdbd(fds->fd))
-		timeout = FIRST_WORD_MS;
-	limit.tv_sec = timeout / 1000;
-	limit.tv_nsec = timeout % 1000 * 1000000L;
-	return ppoll(fds, count, timeout < 0 ? NULL : &limit, NULL);
 }
