@@ -64,6 +64,8 @@ def hold_to_template(
     other = "!has(variables.pod.priorityClassName) && !object.spec.priorityClassName.startsWith('system-')"
     rules = {
         f"object.metadata.name.matches('^{pool}-[0-9]+$')": "name",
+        f"object.metadata.?ownerReferences.orValue([]).all(o, o.kind == 'PodTemplate' && o.name == '{pool}')": "owner",
+        "!has(object.metadata.finalizers)": "finalizers",
         "object.spec.?hostname.orValue('') == object.metadata.name": "hostname",
         "variables.pod.labels.all(k, object.metadata.labels[?k].orValue('') == variables.pod.labels[k])": "labels",
         f"object.spec.?priorityClassName == variables.pod.?priorityClassName || {other}": "priorityClassName",
@@ -79,8 +81,7 @@ def hold_to_template(
 
 def digest_of(template: k8s.core.v1.PodTemplateSpecArgs) -> pulumi.Output[str]:
     """Of what was applied: a newer Kubernetes may add to what it has, and no pod is to be made anew for that."""
-    wanted = pulumi.Output.from_input(template).apply(_wanted)
-    return wanted.apply(lambda text: hashlib.sha256(text.encode()).hexdigest()[:16])
+    return pulumi.Output.from_input(template).apply(lambda one: hashlib.sha256(_wanted(one).encode()).hexdigest()[:16])
 
 
 def _wanted(template: k8s.core.v1.PodTemplateSpecArgs) -> str:

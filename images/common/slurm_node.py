@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from images.common.command import NO_PROGRAM, TIMED_OUT, Result, Runner, run
-from images.common.slurm_records import NodeRecord, NotUnderstoodError, expand, node_records
+from images.common.slurm_records import NodeRecord, NotUnderstoodError, entries_in, expand, node_records
 
 _PROFILE: Final = re.compile(r"[1-7]g\.\d+gb")
 """How the type of a part of a GPU (MIG) begins."""
@@ -56,11 +56,15 @@ _ON_NODE: Final = "running,suspended,completing,configuring,stopped,signaling,st
 UNKNOWN_NODE: Final = ("not found", "Invalid node name")
 """What Slurm's commands say where there is no record of that name."""
 
-WANTED_NODES: Final = ("squeue", "--all", "--noheader", "--states=pending", "--format=%n")
-"""Lists the nodes that pending jobs ask for by name (`--nodelist`).
+WANTED_NODES: Final = (
+    ("squeue", "--all", "--noheader", "--states=pending", "--format=%n"),
+    ("squeue", "--all", "--states=completing", "--json"),
+)
+"""Questions for nodes that pending jobs ask for by name (`--nodelist`), and that completing jobs had.
 
-The record of such a node has to stay: when slurmctld reads its files or starts, it ends a pending job with NODE_FAIL
-that asks for a node it does not know (measured with 24.11 and 26.05). While the record stays, the job waits."""
+The records of such nodes have to stay: when slurmctld reads its files or starts, it ends a pending job with NODE_FAIL
+that asks for a node it does not know, and one that was to be requeued is COMPLETING for ever if it does not know all
+nodes that it had (`_sync_jobs_to_conf`; measured with 24.11 and 26.05). Only JSON has those that are done with it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,9 +135,13 @@ class NodeConf:
         return " ".join(words)
 
 
-def wanted_nodes(listed: str) -> frozenset[str]:
-    """Names in what `WANTED_NODES` prints."""
-    return frozenset(name for line in set(listed.split()) if line != "(null)" for name in expand(line))
+def wanted_nodes(pending: str, completing: str) -> frozenset[str]:
+    """Names in what `WANTED_NODES` print. Raises NotUnderstoodError."""
+    lists = {*pending.split()} - {"(null)"}
+    lists |= {
+        job["job_resources"]["nodes"]["list"] for job in entries_in(completing, "jobs") if job.get("job_resources")
+    }
+    return frozenset(name for line in lists for name in expand(line))
 
 
 def shows_switch_tree(config: str) -> bool:
@@ -172,6 +180,10 @@ class Commands:
         if not result.ok:
             raise ControllerUnreachableError(result.message)
         return result.stdout
+
+    def wanted(self) -> frozenset[str]:
+        """Nodes whose records jobs need. Raises ControllerUnreachableError, NotUnderstoodError."""
+        return wanted_nodes(*(self.answer(*question) for question in WANTED_NODES))
 
 
 @dataclass
@@ -234,8 +246,8 @@ class Node:
         return self._slurm.run("scontrol", "requeue", "incomplete", ",".join(sorted(jobs)))
 
     def is_wanted(self) -> bool:
-        """Whether a pending job asks for this node by name. Raises ControllerUnreachableError."""
-        return self.name in wanted_nodes(self._slurm.answer(*WANTED_NODES))
+        """Whether a job needs this node's record. Raises as `Commands.wanted`."""
+        return self.name in self._slurm.wanted()
 
     def has_switch_tree(self) -> bool:
         """Whether slurmctld uses one. Raises ControllerUnreachableError."""

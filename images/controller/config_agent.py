@@ -31,7 +31,7 @@ from images.common.log import Log
 from images.common.mountinfo import expect_volume, mount_points
 from images.common.process import end_with_threads, program
 from images.common.slurm_conf import leaving_partitions
-from images.common.slurm_records import NodeRecord
+from images.common.slurm_records import NodeRecord, NotUnderstoodError
 from images.common.wait import wait_for
 from images.controller.agent import Agent
 from images.controller.check import check
@@ -151,13 +151,13 @@ class Reaper:
             stateful_sets = self._api.list_stateful_sets()
             names = removable(candidates, self._api.list_pods(), stateful_sets)
             wanted = self._slurmctld.wanted_nodes() if names else frozenset()
-        except (KubeError, ValueError) as error:  # the second is of what a user has written as a list of nodes
+        except (KubeError, NotUnderstoodError, ValueError) as error:  # the last: what a user wrote as a list of nodes
             self._log(f"node records are left alone: {error}")
             return
         if wanted is None:
             return
         for name in sorted(wanted.intersection(names)):
-            self._keep(name, "a pending job asks for it by name")
+            self._keep(name, "a pending job asks for it by name, or a completing one had it")
         # Few at a time: what the API server said of pods is old soon.
         for name in [name for name in names if name not in wanted][:MOST_PER_ROUND]:
             result = self._slurmctld.delete_node(name)

@@ -75,9 +75,9 @@ class Slurmctld:
         return self._ask("squeue", "--all", "--noheader", "--format=%F %t %P")
 
     def wanted_nodes(self) -> frozenset[str] | None:
-        """Nodes that pending jobs ask for by name, or None where slurmctld does not answer."""
-        listed = self._ask(*WANTED_NODES)
-        return None if listed is None else wanted_nodes(listed)
+        """Nodes whose records jobs need, or None where slurmctld does not answer."""
+        listed = [answer for question in WANTED_NODES if (answer := self._ask(*question)) is not None]
+        return wanted_nodes(*listed) if len(listed) == len(WANTED_NODES) else None
 
     def undrain(self, nodes: str) -> Result:
         """Lift a drain, and nothing else: a node that is down stays down."""

@@ -54,9 +54,8 @@ class Plan:
     """What is to be done, each by the names of nodes."""
 
     todo: dict[tuple[str, str], list[str]] = field(default_factory=dict)
-    """(what, of which pool or for which reason) -> nodes. `create`: records; `place`: new records, to be found by
-    partitions; `renew`: records, to be deleted and made anew at once; `start`: pods; `delete`: records, but those that
-    a pending job asks for by name; else a state."""
+    """(what, of which pool or for which reason) -> nodes. `create`: records; `place`: new ones, for partitions to find;
+    `renew`: records, made anew at once; `start`: pods; `delete`: records that no job needs; else a state."""
     end: dict[str, Pod] = field(default_factory=dict)  # pods, each after its jobs
 
     def add(self, node: str, what: str, of: str = "") -> None:

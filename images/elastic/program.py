@@ -20,7 +20,7 @@ from typing import Any, Final, NoReturn
 from images.common.http_server import Answer, start_server
 from images.common.kubernetes import WORKER_PODS, Follower, Kube, Object, own_namespace
 from images.common.process import RefusedError, end_with_threads, program
-from images.common.slurm_node import ROLLS, WANTED_NODES, ControllerUnreachableError, waits_for_topology, wanted_nodes
+from images.common.slurm_node import ROLLS, ControllerUnreachableError, waits_for_topology
 from images.common.slurm_records import NotUnderstoodError, expand
 from images.common.wait import Clock, Reminder
 from images.elastic.decide import Plan, View, decide
@@ -164,7 +164,7 @@ class Rounds:
         kinds = {what for what, _ in plan.todo}
         now = self.nodes.read() if "drain" in kinds else {}
         there = self.pods.there() if "down" in kinds else None
-        wanted = wanted_nodes(self.nodes.answer(*WANTED_NODES)) if kinds & {"delete", "renew"} else frozenset()
+        wanted = self.nodes.wanted() if kinds & {"delete", "renew"} else frozenset()
         done, gone = False, set[str]()
 
         def is_right(what: str, of: str, name: str) -> bool:

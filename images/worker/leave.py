@@ -2,7 +2,7 @@
 
 Drains the node, waits for its jobs, and deletes its record. It never ends a job: how long it may wait is the pod's
 termination grace period, and whoever shortens that decides about the jobs. What an administrator has drained stays on
-record with its reason, and so does a node that a pending job asks for by name.
+record with its reason, and so does a node whose record jobs need (`WANTED_NODES`).
 
 On a preemptible machine the pod's end is the notice that the machine will be taken, and there may be seconds left: its
 batch jobs go back to the queue at once, so that they start elsewhere and are not lost with the machine. They get
@@ -50,7 +50,7 @@ class Ending(Enum):
 
     DELETED = "the node record is deleted"
     KEPT = "the node record stays: the drain is not ours"
-    WANTED = "the node record stays: a pending job asks for this node by name"
+    WANTED = "the node record stays: a pending job asks for this node by name, or a completing one had it"
     REFUSED = "the node record stays: Slurm refused to delete it"
     NO_RECORD = "there is no node record"
     ALONE = "slurmctld has been silent and no job step runs here"

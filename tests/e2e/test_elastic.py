@@ -171,6 +171,10 @@ def labelled(labels: dict[str, str]) -> Callable[[Any], Any]:
     return lambda pod: pod["metadata"]["labels"].update(labels)
 
 
+def metadata(**more: Any) -> Callable[[Any], Any]:
+    return lambda pod: pod["metadata"].update(more)
+
+
 def volume(**source: Any) -> Callable[[Any], Any]:
     return lambda pod: pod["spec"]["volumes"].append({"name": "more", **source})
 
@@ -183,12 +187,16 @@ def mounted(path: str) -> Callable[[Any], Any]:
     return lambda pod: pod["spec"]["containers"][0]["volumeMounts"].append({"name": "jail", "mountPath": path})
 
 
+OF_DATABASE = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "database", "uid": "0"}
+
 NO_POD_OF_THE_POOL: dict[str, Callable[[Any], Any]] = {
     "no label of a pool": lambda pod: pod["metadata"]["labels"].pop("slurmstack/pool"),
     "a pool that is none": labelled({"slurmstack/pool": "other"}),
     "another pool": labelled({"slurmstack/pool": "far"}),
     "another component": labelled({"app.kubernetes.io/component": "database"}),
-    "another name": lambda pod: pod["metadata"].update(name="database-0"),
+    "another name": metadata(name="database-0"),
+    "another owner": metadata(ownerReferences=[OF_DATABASE]),
+    "a finalizer": metadata(finalizers=["example.com/never"]),
     "another host": spec(hostname="controller-0"),
     "another account": spec(serviceAccountName="controller"),
     "an account's token": spec(automountServiceAccountToken=True),

@@ -40,6 +40,8 @@ class FakeSlurmctld:
         self.nodes = nodes or {}
         self.wanted = "(null)"
         """Nodes that pending jobs ask for by name."""
+        self.completing: list[str] = []
+        """Nodes that each completing job had."""
         self.away: bool | Result = False
         """Whether slurmctld does not answer, or what the commands say then, as one that waits until it is ended."""
         self.forgets_reasons = True
@@ -165,6 +167,9 @@ class FakeSlurmctld:
     def _squeue(self, argv: Sequence[str]) -> Result:
         if "--states=pending" in argv:
             return Result(code=0, stdout=f"(null)\n{self.wanted}\n")
+        if "--states=completing" in argv:
+            jobs = [{"job_resources": {"nodes": {"list": had}}} for had in self.completing]
+            return Result(code=0, stdout=json.dumps({"jobs": jobs}))
         (name,) = (part.partition("=")[2] for part in argv if part.startswith("--nodelist="))
         if name not in self.nodes:
             return Result(code=1, stderr=f"squeue: error: Invalid node name {name}")

@@ -71,6 +71,12 @@ class ElasticSandbox(KubernetesSandbox):
         """The program, in the controller's pod."""
         self.controller.start_program("elastic", {**ENVIRONMENT, **self.controller.slurm_env})
 
+    def restart_slurmctld(self, signal: str = "TERM") -> None:
+        self.run(f"pkill -{signal} -x slurmctld")
+        wait_until(lambda: self.run("pgrep -x slurmctld").returncode != 0, "slurmctld has ended")
+        self.controller.start_program("slurmctld")
+        wait_until(lambda: "is UP" in self.run("scontrol ping").stdout, "slurmctld answers")
+
     def set_pool(self, name: str = "gpu", **changes: Any) -> None:
         """A pool's PodTemplate."""
         said = {"min": 0, "max": self.most, "conf": f"{CONF} Weight=1000", **changes}

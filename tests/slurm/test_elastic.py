@@ -24,6 +24,11 @@ UNTIL_GO = "until [ -e /tmp/go ]; do sleep 0.2; done"
 """On its node, where it is told so."""
 
 
+def began(elastic: ElasticSandbox, node: str) -> bool:
+    """Whether a job that says so runs there."""
+    return node in elastic.pods and (elastic.pods[node].root / "tmp/began").exists()
+
+
 @pytest.fixture(scope="module")
 def elastic(slurm_cluster: ClusterFactory, slurm_version: str) -> ElasticSandbox:
     sections = with_change(existing(), "slurm.version", slurm_version)
@@ -62,6 +67,26 @@ def test_nodes_leave_a_smaller_pool_after_their_jobs_and_a_larger_one_brings_the
     wait_until(lambda: sorted(elastic.states()) == ["gpu-0", "gpu-1"], lambda: f"they leave: {elastic.states()}")
     assert state(elastic, job) == "COMPLETED"
     elastic.set_pool(max=4)
+    await_none(elastic)
+
+
+def test_a_job_that_lost_a_node_goes_back_to_the_queue_though_that_leaves_the_pool_and_slurmctld_restarts_meanwhile(
+    elastic: ElasticSandbox,
+) -> None:
+    """Without the record of the node that is gone it was COMPLETING for ever."""
+    job = submit(elastic, "--nodes=2", "--requeue", script=f"trap '' TERM; touch /tmp/began; {UNTIL_GO}")
+    wait_until(lambda: began(elastic, "gpu-0"), lambda: f"it runs: {elastic.said()}")
+    elastic.lose("gpu-1")
+    await_state(elastic, job, "COMPLETING")
+    elastic.set_pool(max=1)
+    wait_until(lambda: "DRAIN" in elastic.states().get("gpu-1", "DRAIN"), lambda: f"it is off: {elastic.said()}")
+    assert state(elastic, job) == "COMPLETING"
+    elastic.restart_slurmctld()
+    elastic.run("touch /tmp/go", pod="gpu-0")
+    await_state(elastic, job, "PENDING")
+    wait_until(lambda: sorted(elastic.states()) == ["gpu-0"], lambda: f"it has left: {elastic.said()}")
+    elastic.run(f"scancel {job}")
+    elastic.set_pool()
     await_none(elastic)
 
 

@@ -180,19 +180,13 @@ class World:
         return ""
 
     def restart_slurmctld(self) -> str:
-        self._restart("TERM")
+        self.elastic.restart_slurmctld()
         return ""
 
     def kill_slurmctld(self) -> str:
         time.sleep(6)  # what slurmctld has accepted in the last five seconds it may not have written yet
-        self._restart("KILL")
+        self.elastic.restart_slurmctld("KILL")
         return ""
-
-    def _restart(self, signal: str) -> None:
-        self.elastic.run(f"pkill -{signal} -x slurmctld")
-        wait_until(lambda: self.elastic.run("pgrep -x slurmctld").returncode != 0, "slurmctld has ended")
-        self.elastic.controller.start_program("slurmctld")
-        wait_until(lambda: "is UP" in self.elastic.run("scontrol ping").stdout, "slurmctld answers")
 
     def trouble_api(self) -> str:
         api, seconds = self.elastic.api, self.random.choice([0.5, 3, 8])

@@ -145,7 +145,7 @@ def jobs(asked: Asked) -> Said:
 def away(asked: Asked) -> Said:
     """slurmctld does not answer."""
     asked.stop()
-    commands = ["scontrol show nodes --json", f"scontrol show node {ONE} --json", " ".join(WANTED_NODES)]
+    commands = ["scontrol show nodes --json", f"scontrol show node {ONE} --json", *map(" ".join, WANTED_NODES)]
     commands += [f"scontrol update nodename={ONE} state=resume", f"scontrol delete nodename={ONE}"]
     return [outcome(asked.run(command.split())) for command in commands]
 

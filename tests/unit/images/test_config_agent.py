@@ -79,7 +79,8 @@ class Api:
 def reaped(text: str, api: Api) -> tuple[list[str], str]:
     """The records that a round removes of these, and what it says first."""
     log: list[str] = []
-    runner = FakeRunner({"scontrol show nodes": Result(code=0, stdout=text)})
+    none = Result(code=0, stdout='{"jobs": []}')
+    runner = FakeRunner({"scontrol show nodes": Result(code=0, stdout=text), "squeue --all --states=completing": none})
     Reaper(api=cast("Kube", api), slurmctld=Slurmctld(runner=runner, clock=FakeClock()), log=log.append).round()
     deleted = [command for command in runner.commands if command.startswith("scontrol delete")]
     return [command.partition("nodename=")[2] for command in deleted], log[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
@@ -129,8 +130,10 @@ def test_names_in_a_host_list() -> None:
     assert expand("gpu-[0-1,3],cpu-0") == ("cpu-0", "gpu-0", "gpu-1", "gpu-3")
 
 
-def test_nodes_that_pending_jobs_ask_for() -> None:
-    assert wanted_nodes("(null)\ngpu-[0-1]\n(null)\ngpu-1,cpu-3\n") == {"gpu-0", "gpu-1", "cpu-3"}
+def test_nodes_that_pending_jobs_ask_for_and_that_completing_jobs_had() -> None:
+    jobs = [{"job_resources": {"nodes": {"list": "gpu-[4-5]"}}}, {"job_resources": {}}]
+    found = wanted_nodes("(null)\ngpu-[0-1]\n(null)\ngpu-1,cpu-3\n", json.dumps({"jobs": jobs}))
+    assert found == {"gpu-0", "gpu-1", "cpu-3", "gpu-4", "gpu-5"}
 
 
 JOBS = JobList(

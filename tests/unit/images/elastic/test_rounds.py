@@ -16,6 +16,7 @@ from images.common.command import Result
 from images.common.kubernetes import KubeError
 from images.common.slurm_node import ROLLS, STAYS_LEAVING, ControllerUnreachableError
 from images.common.slurm_records import MARK
+from images.elastic.decide import LEAVES
 from images.elastic.nodes import AT_ONCE, Nodes, Pod, Pods, Pool
 from images.elastic.program import (
     QUICK_SECONDS,
@@ -79,7 +80,11 @@ class World:
 
     def __init__(self, *seen: Sequence[Seen], pool: Pool | FixedPool = POOL) -> None:
         self.seen = list(seen)
-        self.runner = FakeRunner({"scontrol show nodes": self._show})
+        self.runner = FakeRunner(
+            {"scontrol show nodes": self._show, "squeue --all --states=completing": self._completing}
+        )
+        self.had: list[str] = []
+        """Nodes that each completing job had."""
         self.log: list[str] = []
         self.synced = True
         self.kubernetes = Kubernetes([1000.0], self.runner.commands)
@@ -93,6 +98,10 @@ class World:
 
     def _show(self, _: Sequence[str]) -> Result:
         return shown(self.seen.pop(0) if len(self.seen) > 1 else self.seen[0])
+
+    def _completing(self, _: Sequence[str]) -> Result:
+        jobs = [{"job_resources": {"nodes": {"list": had}}} for had in self.had]
+        return Result(code=0, stdout=json.dumps({"jobs": jobs}))
 
     def done(self) -> list[str]:
         """What the latest look has changed, without `scontrol`."""
@@ -185,6 +194,17 @@ def test_records_of_older_resources_are_made_anew_in_the_same_look_half_of_them_
         "delete nodename=gpu-[0,2]", "create nodename=gpu-[0,2]", "update nodename=gpu-[0,2]",
         "delete nodename=gpu-1", "create nodename=gpu-1", "update nodename=gpu-1",
     ], "but one that a job asks for by name"  # fmt: skip
+
+
+def test_a_record_stays_while_a_job_that_had_the_node_is_completing_on_another() -> None:
+    """slurmctld's next start would leave the job COMPLETING for ever."""
+    world = World([node("gpu-0", OFF, mark="old"), node("gpu-1", f"{OFF}+DRAIN", reason=LEAVES)])
+    world.had = ["cpu-0,gpu-[0-1]"]
+    assert world.done() == []
+    world.had.clear()
+    assert [command for command in world.done() if "delete" in command] == [
+        "delete nodename=gpu-0", "delete nodename=gpu-1",
+    ]  # fmt: skip
 
 
 def test_nodes_are_held_back_before_pods_are_made_and_only_those_that_no_job_has_got_meanwhile() -> None:
