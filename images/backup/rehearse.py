@@ -1,4 +1,4 @@
-"""rehearse: puts queue and records of a backup into daemons of its own, starts them, and compares; JSON at the end.
+"""Puts queue and records of a backup into daemons of its own, starts them, and compares; JSON at the end.
 
 All is in one container, with a key of munge and a password that it has made up: whom slurmctld and slurmdbd find in
 what was put back, nodes above all, takes nothing from them. Nothing of the cluster is mounted.
@@ -18,10 +18,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from images.accounting.check_database import Storage, storage_of, with_password
-from images.backup import database, restic, state
+from images.backup import database, state
 from images.backup.backups import ID_FORMAT, readable
 from images.backup.restic import STAGE, STATE
 from images.backup.restore import fetch_state, load
@@ -29,8 +29,7 @@ from images.common.command import run
 from images.common.files import Owner, own_tree, write_atomically
 from images.common.log import Log
 from images.common.mariadb import PASSWORD
-from images.common.process import CannotGoOnError, program, required_env
-from images.common.readiness import can_connect
+from images.common.process import CannotGoOnError
 from images.common.sidecars import MUNGE_KEY
 
 CONF: Final = STAGE / "conf"
@@ -39,6 +38,7 @@ CONF: Final = STAGE / "conf"
 NEWEST: Final = 500
 """Records of accounting that slurmdbd is asked for, the last of them."""
 
+_CLUSTER: Final = Path("/config/slurm")
 _PROGRAMS: Final = "/usr/libexec/slurmstack"
 
 _CONVERTING_SECONDS: Final = 4 * 3600.0
@@ -127,17 +127,13 @@ def _named(lost: Sequence[str]) -> str:
     return ", ".join(lost[:10]) + (f" and {len(lost) - 10} more" if len(lost) > 10 else "")
 
 
-def _last_words(log: Path) -> str:
-    return " | ".join(log.read_text(encoding="utf-8", errors="replace").strip().split("\n")[-5:])
-
-
 class Daemons:
     """What is started, and asked. All of it ends with the container."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._env = {**os.environ, "SLURM_CONF": str(CONF / "slurm.conf")}
-        self._started: dict[str, subprocess.Popen[bytes]] = {}
+        mine = {key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "RESTIC_", "TMPDIR"))}
+        self._env = {**mine, "SLURM_CONF": str(CONF / "slurm.conf")}
         self.seconds: dict[str, float] = {}
         """Until each was ready."""
 
@@ -155,9 +151,9 @@ class Daemons:
             )  # fmt: skip
         while not ready():
             if process.poll() is not None or time.monotonic() - begun > seconds:
-                raise CannotGoOnError(f"{name} does not start with what is in the backup: {_last_words(log_file)}")
+                words = " | ".join(log_file.read_text(encoding="utf-8", errors="replace").strip().split("\n")[-5:])
+                raise CannotGoOnError(f"{name} does not start with what is in the backup: {words}")
             time.sleep(0.2)
-        self._started[name] = process
         self.seconds[name] = round(time.monotonic() - begun, 1)
 
     def answers(self, *command: str) -> bool:
@@ -165,23 +161,23 @@ class Daemons:
         return run(command, env=self._env).ok
 
     def words(self, *command: str) -> set[str]:
-        """What a command of Slurm prints; slurmctld may read its queue yet. Raises CannotGoOnError."""
-        until = time.monotonic() + _ANSWER_SECONDS
-        while not (done := run(command, timeout=_ANSWER_SECONDS, env=self._env)).ok:
-            for name in (name for name, process in self._started.items() if process.poll() is not None):
-                why = _last_words(CONF / f"{name}.log")
-                raise CannotGoOnError(f"{name} has ended with what is in the backup: {why}")
-            if time.monotonic() > until:
-                raise CannotGoOnError(f"{command[0]}: {done.message}")
-            time.sleep(0.5)
+        """What a command of Slurm prints. Raises CannotGoOnError."""
+        done = run(command, timeout=_ANSWER_SECONDS, env=self._env)
+        if not done.ok:
+            raise CannotGoOnError(f"{command[0]}: {done.message}")
         return {*done.stdout.split()}
 
 
-def _prepare(files: Mapping[str, str], owner: Owner) -> Storage:
-    """Write what the daemons read, with a password of its own. Returns the way to the database."""
+def _prepare(owner: Owner) -> Storage:
+    """Write what the daemons read, with a password of its own. Returns the way to the database.
+
+    `FILES`: those of another release, as JSON; else they are those of the cluster.
+    """
     CONF.mkdir()
     STATE.mkdir(mode=0o700)
-    for name, content in files.items():
+    own = {path.name: path.read_text(encoding="utf-8") for path in _CLUSTER.iterdir() if path.is_file()}
+    files = {name: text for name, text in own.items() if name.endswith((".conf", ".lua")) and name != "plugstack.conf"}
+    for name, content in json.loads(os.environ.get("FILES") or json.dumps(files)).items():
         (CONF / name).write_text(scratch_conf(content) if name == "slurm.conf" else content, encoding="utf-8")
     password = secrets.token_hex(16)
     PASSWORD.write_text(password, encoding="utf-8")
@@ -191,50 +187,47 @@ def _prepare(files: Mapping[str, str], owner: Owner) -> Storage:
     return storage_of(_SLURMDBD_CONF, password)
 
 
-def rehearse(log: Log) -> dict[str, Any]:
-    """How it has ended. Raises CannotGoOnError where the backup could not be put back, or nothing starts from it."""
+def rehearse(log: Log) -> None:
+    """Print how it has ended. Raises CannotGoOnError where it could not be put back, or is not as it was."""
     begun, user = time.monotonic(), pwd.getpwnam("slurm")
-    owner, repository = (user.pw_uid, user.pw_gid), restic.repository()
-    repository.open(make=False, log=log)
-    what = required_env("WHAT").split()
-    backup = readable(repository, [part for part in what if part != "jail"], and_jail="jail" in what)
+    owner, cluster = (user.pw_uid, user.pw_gid), os.environ.get("CLUSTER_NAME", "")
+    backup = readable(["state", *(["database"] if cluster else [])])
     log(f"putting backup {backup.id} into daemons of its own")
-    storage, daemons = _prepare(json.loads(required_env("FILES")), owner), Daemons(log)
+    storage, daemons = _prepare(owner), Daemons(log)
     daemons.start([f"{_PROGRAMS}/munged"], lambda: daemons.answers("munge", "--no-input"))
-    fetch = partial(fetch_state, repository, backup.snapshot("state"))
+    fetch = partial(fetch_state, backup.snapshot("state"))
     state.put_back(STATE, fetch, backup=backup.id, highest=0, log=log)
     dumped, answered = dict[str, Collection[str]](_NOTHING), dict[str, Collection[str]](_NOTHING)
-    if "database" in what:
-        cluster = required_env("CLUSTER_NAME")
+    if cluster:
         probe = ("mariadb", "--defaults-file=/run/mysqld/probe.cnf", "--execute", "SELECT 1")
         daemons.start([f"{_PROGRAMS}/mariadbd"], lambda: daemons.answers(*probe))
         with database.opened(storage, log) as target:
-            load(target, repository, backup.snapshot("database"), cluster)
+            load(target, backup.snapshot("database"), cluster)
             dumped |= target.records(cluster, NEWEST)
-        listens = partial(can_connect, "127.0.0.1:6819")
-        daemons.start(["/usr/sbin/slurmdbd", "-D"], listens, seconds=_CONVERTING_SECONDS, user="slurm")
+        knows = partial(daemons.answers, "sacctmgr", "--noheader", "show", "cluster")
+        daemons.start(["/usr/sbin/slurmdbd", "-D"], knows, seconds=_CONVERTING_SECONDS, user="slurm")
         (STATE / "clustername").unlink(missing_ok=True)  # as images/controller/slurmctld.py: it takes slurmdbd's id
-        as_list, jobs = ("--noheader", "--parsable2"), ",".join(dumped["newest"])
-        sacct = ("sacct", "--allusers", "--allocations", "--duplicates", *as_list, "--format=JobIDRaw")
-        answered |= {
-            "newest": daemons.words(*sacct, "--starttime=1970-01-02", f"--jobs={jobs}") if jobs else (),
-            "associations": daemons.words(
-                "sacctmgr", *as_list, "show", "associations", f"cluster={cluster}", "format=id"
-            ),
-            "users": daemons.words("sacctmgr", *as_list, "show", "user", "format=user"),
-        }
+        answered |= _records(daemons, cluster, dumped["newest"])
     scripts = {path.name.removeprefix("job.") for path in STATE.glob("hash.*/job.*")}  # slurmctld removes some
     own_tree(STATE, owner)
     never_saved = (STATE / "clustername").exists() and not (STATE / "assoc_usage").exists()  # as there
     slurmctld = ["/usr/sbin/slurmctld", "-D", *(["-i"] if never_saved else []), "-f", str(CONF / "slurm.conf")]
-    daemons.start(slurmctld, lambda: daemons.answers("scontrol", "ping"))
+    daemons.start(slurmctld, lambda: daemons.answers("squeue"))  # it may read its queue for a while
     answered["jobs"] = daemons.words("squeue", "--all", "--states=all", "--noheader", "--format=%A")
     found, problems = judge(backup.id, dumped, answered, scripts)
+    if problems:
+        raise CannotGoOnError(f"backup {backup.id} is NOT as it was: {'; '.join(problems)}")
     seconds = {**daemons.seconds, "total": round(time.monotonic() - begun, 1)}
-    return {"backup": backup.id, "ok": not problems, "seconds": seconds, "found": found, "problems": problems}
+    print(json.dumps({"backup": backup.id, "seconds": seconds, "found": found}))
 
 
-def main() -> None:
-    """Entry point."""
-    with program("rehearse") as log:
-        print(json.dumps(rehearse(log)))
+def _records(daemons: Daemons, cluster: str, newest: Collection[str]) -> dict[str, Collection[str]]:
+    """What slurmdbd has of what a dump has."""
+    as_list = ("--noheader", "--parsable2")
+    sacct = ("sacct", "--allusers", "--allocations", "--duplicates", *as_list, "--format=JobIDRaw")
+    of_cluster = (f"cluster={cluster}", "format=id")
+    return {
+        "newest": daemons.words(*sacct, "--starttime=1970-01-02", f"--jobs={','.join(newest)}") if newest else (),
+        "associations": daemons.words("sacctmgr", *as_list, "show", "associations", *of_cluster),
+        "users": daemons.words("sacctmgr", *as_list, "show", "user", "format=user"),
+    }

@@ -48,6 +48,19 @@ def test_a_backup_can_write_nothing_that_it_saves(saved: Recording) -> None:
     assert all(read_only for path, read_only in mounts(saving["backup-state"]).items() if path.startswith("/secrets"))
 
 
+def test_keys_of_the_store_are_in_no_file_and_a_certificate_of_its_authority_may_be_missing(saved: Recording) -> None:
+    spec = pod(saved, BACKUP)
+    (volume,) = [volume["secret"] for volume in spec["volumes"] if volume["name"] == "repository"]
+    assert (volume["secretName"], volume["optional"]) == ("backup", True)
+    assert [item["key"] for item in volume["items"]] == ["ca.crt"]
+    for container in containers(spec).values():
+        given = {item["name"]: item["valueFrom"] for item in container["env"] if "valueFrom" in item}
+        assert {name: source["secretKeyRef"]["key"] for name, source in given.items()} == {
+            "AWS_ACCESS_KEY_ID": "access-key-id", "AWS_SECRET_ACCESS_KEY": "secret-access-key",
+            "RESTIC_PASSWORD": "password",
+        }  # fmt: skip
+
+
 def test_only_the_container_that_needs_it_sees_a_volume(saved: Recording) -> None:
     seen = {
         name: {*mounts(container)} & {"/jail", "/stage/volume", "/secrets/database"}
@@ -56,7 +69,7 @@ def test_only_the_container_that_needs_it_sees_a_volume(saved: Recording) -> Non
     }
     assert seen == {
         "backup-state": {"/stage/volume", "/secrets/database"}, "backup-jail": {"/jail"},
-        "backups": set(), "restore-choose": set(),
+        "backups": set(),
         "restore-state": {"/stage/volume", "/secrets/database"}, "restore-jail": {"/jail"}, "users": {"/jail"},
     }  # fmt: skip
 
@@ -65,14 +78,14 @@ def test_a_rehearsal_has_the_repository_and_nothing_else_of_the_cluster() -> Non
     external = {"host": "db.example.com", "password": {"name": "db", "key": "password"}}
     spec = pod(recorded(FULL, accounting__database={"external": external}), "slurm-backup-rehearse")
     theirs = {volume["name"] for volume in spec["volumes"] if "emptyDir" not in volume}
-    assert theirs == {"repository"}
+    assert theirs == {"repository", "conf"}, "the certificate of the store's authority, and Slurm's files"
     assert "db.example.com" not in str(spec)
 
 
 @pytest.mark.parametrize(("name", "container"), [(BACKUP, "backup-jail"), (RESTORE, "restore-jail")])
 def test_who_reads_what_users_write_has_no_key_in_its_files(saved: Recording, name: str, container: str) -> None:
     """A user may swap a directory for a link while it is read, and have whatever the link leads to saved as his own."""
-    assert mounts(containers(pod(saved, name))[container]).keys() <= {"/jail", "/handover", "/cache"}
+    assert mounts(containers(pod(saved, name))[container]).keys() <= {"/jail", "/secrets/repository", "/cache"}
 
 
 def test_machines_of_the_controller_have_the_jail_for_it_and_it_looks_whether_they_do() -> None:
