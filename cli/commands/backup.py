@@ -24,7 +24,7 @@ from cli.stack import Stack, open_stack
 from config import ClusterConfig, load_config
 from config.sections.slurm import Slurm
 from local.report import PlainReport, duration_text
-from slurm.conf import FILES, JOB_SUBMIT, PMIX, render
+from slurm.conf import render
 from slurm.images import DEFAULT_REGISTRY, image_reference, image_tags
 from slurm.names import BACKUP, BACKUPS, REHEARSE, obstacle
 
@@ -148,8 +148,9 @@ def rehearse(
     how, slurm = How(env={"AT": at}), version or stack.config.slurm.version
     if version is not None:
         other = _under(stack, version, tag)
-        files = {name: text for name, text in render(other).items() if name in _READ}
-        how = How(env={"AT": at, "FILES": json.dumps(files)}, image=_image_of(other))
+        registry, role = other.images.registry or DEFAULT_REGISTRY, "database"
+        image = image_reference(role, registry=registry, tag=image_tags(version, other.images)[role])
+        how = How(env={"AT": at, "FILES": json.dumps(render(other))}, image=image)
         ensure_local_images(report, other)
     written = run_job(reach(stack), stack.config.cluster.namespace, REHEARSE, report, **how)
     outcome = {"slurm": slurm, **answer_in(written)}
@@ -158,8 +159,7 @@ def rehearse(
         return
     took = {name: duration_text(seconds) for name, seconds in outcome["seconds"].items()}
     typer.echo(f"backup {outcome['backup']} under Slurm {slurm} is as it was ({took.pop('total')})")
-    for part, counted in outcome["found"].items():
-        typer.echo(f"  {part:<9} {', '.join(f'{number} {what}' for what, number in counted.items())}")
+    typer.echo(f"  compared: {', '.join(f'{number} {what}' for what, number in outcome['found'].items())}")
     for name, seconds in took.items():
         typer.echo(f"  {name} answered after {seconds}")
 
@@ -177,15 +177,6 @@ def _under(stack: Stack, version: str, tag: str) -> ClusterConfig:
     images |= {"tag": tag} if tag else {}
     slurm = {**stack.sections.get("slurm", {}), "version": version}
     return load_config({**stack.sections, "slurm": slurm, "images": images})
-
-
-def _image_of(other: ClusterConfig) -> str:
-    registry, tag = other.images.registry or DEFAULT_REGISTRY, image_tags(other.slurm.version, other.images)["database"]
-    return image_reference("database", registry=registry, tag=tag)
-
-
-_READ = {*FILES, PMIX, JOB_SUBMIT} - {"plugstack.conf"}
-"""Files that slurmctld reads in a rehearsal; the plugin of the last is in other images."""
 
 
 def restore(

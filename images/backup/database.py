@@ -72,22 +72,21 @@ class Database:
             sql.append(f"SELECT value FROM {MARKS} WHERE name = '{_JOB_IDS}'")  # noqa: S608
         return max(int(line) for line in self.ask(" UNION ".join(sql)) if line != "NULL")
 
-    def records(self, cluster: str, newest: int) -> dict[str, list[str]]:
-        """What a dump has, before slurmdbd has seen it: how many jobs; those without an end, and the last so many.
+    def records(self, cluster: str, newest: int) -> dict[str, set[str]]:
+        """What a dump has, before slurmdbd has seen it: the last so many jobs, and who may have some.
 
-        And who has them. Nothing where no slurmctld had registered yet.
+        `open`: jobs without an end, with the id of their array and their time. Nothing is there where no slurmctld had
+        registered yet.
         """
-        if f"{cluster}_job_table" not in self.tables():
-            return {}
-        jobs, alive = f"FROM `{cluster}_job_table` WHERE deleted = 0", "WHERE deleted = 0"
+        of_jobs, alive = f"FROM `{cluster}_job_table` WHERE deleted = 0", "WHERE deleted = 0"
         asked = {
-            "records": f"SELECT COUNT(*) {jobs}",
-            "open": f"SELECT id_job, id_array_job, time_submit {jobs} AND time_end = 0",
-            "newest": f"SELECT id_job {jobs} ORDER BY job_db_inx DESC LIMIT {newest}",
+            "jobs": f"SELECT id_job {of_jobs} ORDER BY job_db_inx DESC LIMIT {newest}",
             "associations": f"SELECT id_assoc FROM `{cluster}_assoc_table` {alive}",  # noqa: S608  our own names
             "users": f"SELECT name FROM user_table {alive}",  # noqa: S608
+            "open": f"SELECT id_job, id_array_job, time_submit {of_jobs} AND time_end = 0",
         }
-        return {what: self.ask(sql) for what, sql in asked.items()}
+        is_there = f"{cluster}_job_table" in self.tables()
+        return {what: {*self.ask(sql)} if is_there else set() for what, sql in asked.items()}
 
     def refuse_others(self, cluster: str) -> None:
         """Raise RefusedError where another cluster has its records here: they would be of the backup's time, too."""

@@ -48,9 +48,6 @@ _ANSWER_SECONDS: Final = 120.0
 _SAVED_WITHIN: Final = 10
 """Seconds after which slurmctld has saved a job that it has accepted: it does so within five."""
 
-_NOTHING: Final[dict[str, Collection[str]]] = dict.fromkeys(("records", "open", "newest", "associations", "users"), ())
-"""What there is to compare without accounting."""
-
 _SLURMDBD_CONF: Final = f"""\
 AuthType=auth/munge
 DbdHost=localhost
@@ -97,34 +94,20 @@ def _closed(line: str) -> str:
     return re.sub(r"(?i)\sState=\S+", "", line) + " State=DOWN"
 
 
-def judge(
-    backup: str,
-    dumped: Mapping[str, Collection[str]],
-    answered: Mapping[str, Collection[str]],
-    scripts: Collection[str],
-) -> tuple[dict[str, dict[str, int]], list[str]]:
-    """What was found, by part, and what is not as it was.
+def queued(backup: str, opened: Collection[str], scripts: Collection[str]) -> set[str]:
+    """Jobs that slurmctld must have, of those without an end in the dump: `scripts` has those of the backup.
 
-    `dumped`: what the dump has, as `Database.records` says it. `answered`: what slurmdbd and slurmctld have of that.
-    `scripts`: jobs that have one in the backup.
+    What was submitted later came between the two parts of the backup.
     """
-    # What was submitted later came between the two parts of the backup.
     begun = datetime.strptime(backup, ID_FORMAT).replace(tzinfo=UTC).timestamp()
-    known = [line.split("\t") for line in dumped["open"]]
-    known = [each for each in known if int(each[2]) < begun - _SAVED_WITHIN]
-    missing = [job for job, *array, _ in known if job not in answered["jobs"] and {job, *array} & {*scripts}]
-    problems = [f"state: slurmctld has lost jobs of the queue: {_named(missing)}"] if missing else []
-    for what in ("newest", "associations", "users"):
-        if lost := sorted({*dumped[what]} - {*answered[what]}):
-            name = "records of jobs" if what == "newest" else what
-            problems.append(f"database: slurmdbd does not know {name}: {_named(lost)}")
-    counted = {"records": int(next(iter(dumped["records"]), 0)), "asked": len({*dumped["newest"]})}
-    counted |= {what: len(dumped[what]) for what in ("associations", "users")}
-    return {"state": {"jobs": len(answered["jobs"]), "compared": len(known)}, "database": counted}, problems
+    known = [line.split("\t") for line in opened]
+    return {job for job, *array, time in known if int(time) < begun - _SAVED_WITHIN and {job, *array} & {*scripts}}
 
 
-def _named(lost: Sequence[str]) -> str:
-    return ", ".join(lost[:10]) + (f" and {len(lost) - 10} more" if len(lost) > 10 else "")
+def lost(dumped: Mapping[str, set[str]], answered: Mapping[str, set[str]]) -> list[str]:
+    """What the backup has, and the daemons that were started from it do not know."""
+    gone = {what: sorted(dumped[what] - answered[what]) for what in dumped}
+    return [f"{len(each)} {what}, such as {', '.join(each[:10])}" for what, each in gone.items() if each]
 
 
 class Daemons:
@@ -175,9 +158,13 @@ def _prepare(owner: Owner) -> Storage:
     """
     CONF.mkdir()
     STATE.mkdir(mode=0o700)
-    own = {path.name: path.read_text(encoding="utf-8") for path in _CLUSTER.iterdir() if path.is_file()}
-    files = {name: text for name, text in own.items() if name.endswith((".conf", ".lua")) and name != "plugstack.conf"}
-    for name, content in json.loads(os.environ.get("FILES") or json.dumps(files)).items():
+    own = {path.name: path.read_text(encoding="utf-8") for path in _CLUSTER.glob("*.*") if path.is_file()}
+    given = json.loads(os.environ.get("FILES") or json.dumps(own))
+    # The plugin of plugstack.conf is in other images.
+    files = {
+        name: text for name, text in given.items() if name.endswith((".conf", ".lua")) and name != "plugstack.conf"
+    }
+    for name, content in files.items():
         (CONF / name).write_text(scratch_conf(content) if name == "slurm.conf" else content, encoding="utf-8")
     password = secrets.token_hex(16)
     PASSWORD.write_text(password, encoding="utf-8")
@@ -197,37 +184,38 @@ def rehearse(log: Log) -> None:
     daemons.start([f"{_PROGRAMS}/munged"], lambda: daemons.answers("munge", "--no-input"))
     fetch = partial(fetch_state, backup.snapshot("state"))
     state.put_back(STATE, fetch, backup=backup.id, highest=0, log=log)
-    dumped, answered = dict[str, Collection[str]](_NOTHING), dict[str, Collection[str]](_NOTHING)
+    dumped, answered = dict[str, set[str]](), dict[str, set[str]]()
     if cluster:
         probe = ("mariadb", "--defaults-file=/run/mysqld/probe.cnf", "--execute", "SELECT 1")
         daemons.start([f"{_PROGRAMS}/mariadbd"], lambda: daemons.answers(*probe))
         with database.opened(storage, log) as target:
             load(target, backup.snapshot("database"), cluster)
-            dumped |= target.records(cluster, NEWEST)
+            dumped = target.records(cluster, NEWEST)
         knows = partial(daemons.answers, "sacctmgr", "--noheader", "show", "cluster")
         daemons.start(["/usr/sbin/slurmdbd", "-D"], knows, seconds=_CONVERTING_SECONDS, user="slurm")
         (STATE / "clustername").unlink(missing_ok=True)  # as images/controller/slurmctld.py: it takes slurmdbd's id
-        answered |= _records(daemons, cluster, dumped["newest"])
+        answered = _records(daemons, cluster, dumped["jobs"])
     scripts = {path.name.removeprefix("job.") for path in STATE.glob("hash.*/job.*")}  # slurmctld removes some
     own_tree(STATE, owner)
     never_saved = (STATE / "clustername").exists() and not (STATE / "assoc_usage").exists()  # as there
     slurmctld = ["/usr/sbin/slurmctld", "-D", *(["-i"] if never_saved else []), "-f", str(CONF / "slurm.conf")]
     daemons.start(slurmctld, lambda: daemons.answers("squeue"))  # it may read its queue for a while
-    answered["jobs"] = daemons.words("squeue", "--all", "--states=all", "--noheader", "--format=%A")
-    found, problems = judge(backup.id, dumped, answered, scripts)
-    if problems:
-        raise CannotGoOnError(f"backup {backup.id} is NOT as it was: {'; '.join(problems)}")
+    answered["in the queue"] = daemons.words("squeue", "--all", "--states=all", "--noheader", "--format=%A")
+    dumped["in the queue"] = queued(backup.id, dumped.pop("open", ()), scripts)
+    if problems := lost(dumped, answered):
+        raise CannotGoOnError(f"backup {backup.id} is NOT as it was; Slurm has lost {'; '.join(problems)}")
     seconds = {**daemons.seconds, "total": round(time.monotonic() - begun, 1)}
+    found = {what: len(each) for what, each in dumped.items()}
     print(json.dumps({"backup": backup.id, "seconds": seconds, "found": found}))
 
 
-def _records(daemons: Daemons, cluster: str, newest: Collection[str]) -> dict[str, Collection[str]]:
+def _records(daemons: Daemons, cluster: str, newest: Collection[str]) -> dict[str, set[str]]:
     """What slurmdbd has of what a dump has."""
     as_list = ("--noheader", "--parsable2")
     sacct = ("sacct", "--allusers", "--allocations", "--duplicates", *as_list, "--format=JobIDRaw")
     of_cluster = (f"cluster={cluster}", "format=id")
     return {
-        "newest": daemons.words(*sacct, "--starttime=1970-01-02", f"--jobs={','.join(newest)}") if newest else (),
+        "jobs": daemons.words(*sacct, "--starttime=1970-01-02", f"--jobs={','.join(newest)}") if newest else set(),
         "associations": daemons.words("sacctmgr", *as_list, "show", "associations", *of_cluster),
         "users": daemons.words("sacctmgr", *as_list, "show", "user", "format=user"),
     }

@@ -42,7 +42,7 @@ def test_what_would_start_slurm_in_the_midst_of_a_restore_is_to_be_suspended(
         backup.restore(file, yes=True)
 
 
-ENDED = {"backup": "20261126T020000Z", "seconds": {"total": 33, "slurmctld": 4}, "found": {"state": {"jobs": 3}}}
+ENDED = {"backup": "20261126T020000Z", "seconds": {"total": 33, "slurmctld": 4}, "found": {"jobs": 3}}
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Mock:
 
 def test_a_rehearsal_that_ended_well_is_told(made: Mock, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     backup.rehearse(stack_file(tmp_path, stacks.existing_full()))
-    assert "under Slurm 24.11 is as it was (33 s)\n  state     3 jobs\n" in capsys.readouterr().out
+    assert "under Slurm 24.11 is as it was (33 s)\n  compared: 3 jobs\n" in capsys.readouterr().out
     assert made.call_args.kwargs == {"env": {"AT": ""}}, "what the CronJob has is that of the cluster"
 
 
