@@ -66,8 +66,8 @@ class BackupArgs:
 class Backup(pulumi.ComponentResource):
     """A CronJob that saves state, keys, database and jail, one after the other, in one pod.
 
-    It runs where slurmctld does, whose volume only one machine may have. Three more, which never run by themselves, say
-    how a Job that looks at backups (`backups`), puts one back (`restore`) or tries one (`rehearse`) has to be:
+    It runs where slurmctld does, whose volume only one machine may have. `rehearse` tries the last one. Two more, which
+    never run by themselves, say how a Job that looks at backups (`backups`) or puts one back (`restore`) has to be:
     `slurmstack` makes those. What the containers do is in images/backup/program.py.
     """
 
@@ -81,14 +81,14 @@ class Backup(pulumi.ComponentResource):
         self._database_volumes = [*accounting.database_volumes, volumes.memory_dir("run")] if accounting else []
         self._of_accounting = {"CLUSTER_NAME": args.cluster_name} if accounting else {}
         self._state = volumes.claim_volume("state", args.controller.claim.metadata.name)
-        self.backup = self._create(BACKUP, self._saving(), "controller", scheduled=True)
+        self.backup = self._create(BACKUP, self._saving(), "controller", args.backup.schedule)
         self.backups = self._create(BACKUPS, self._looking(), "system")
         self.restore = self._create(RESTORE, self._restoring(), "controller")
-        self.rehearse = self._create(REHEARSE, self._rehearsing(), "system")
+        self.rehearse = self._create(REHEARSE, self._rehearsing(), "system", args.backup.rehearse)
         self.register_outputs({})
 
     def _create(
-        self, name: str, spec: k8s.core.v1.PodSpecArgs, role: Role, *, scheduled: bool = False
+        self, name: str, spec: k8s.core.v1.PodSpecArgs, role: Role, schedule: str | None = None
     ) -> k8s.batch.v1.CronJob:
         scope, backup = self._args.scope, self._args.backup
         spec.restart_policy = "Never"
@@ -107,9 +107,9 @@ class Backup(pulumi.ComponentResource):
             f"{self._name}-{name}",
             metadata=scope.metadata(name, BACKUP),
             spec=k8s.batch.v1.CronJobSpecArgs(
-                schedule=backup.schedule if scheduled else _NEVER,
+                schedule=schedule or _NEVER,
                 time_zone="Etc/UTC",
-                suspend=not scheduled,
+                suspend=schedule is None,
                 concurrency_policy="Forbid",
                 starting_deadline_seconds=_LATE_SECONDS,
                 successful_jobs_history_limit=3,

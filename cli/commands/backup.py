@@ -74,7 +74,7 @@ def list_(config: ConfigOption = None, *, as_json: JsonOption = False) -> None:
     """List all backups, oldest first: id, which is the time (UTC), kind, parts with their sizes.
 
     One that is incomplete was interrupted, or failed: the parts that it has can be restored. A restore makes one of its
-    own of what it replaces: kind before-restore. At the end it says when `backup rehearse` has ended well last.
+    own of what it replaces: kind before-restore.
     """
     _, kubectl, namespace, report = _opened(config)
     found = answer_in(run_job(kubectl, namespace, BACKUPS, report, arguments=["list"]))
@@ -87,9 +87,6 @@ def list_(config: ConfigOption = None, *, as_json: JsonOption = False) -> None:
         typer.echo(f"{item['id']}  {item['kind']:<15} {parts}{marks}")
     if not found:
         typer.echo("there is no backup yet", err=True)
-    for cronjob in kubectl.items("cronjob", REHEARSE, "-n", namespace):
-        rehearsed = cronjob.get("status", {}).get("lastSuccessfulTime", "never")
-        typer.echo(f"the last rehearsal that ended well: {rehearsed}", err=True)
 
 
 @app.command()
@@ -135,8 +132,8 @@ def rehearse(
 
     Compared are the queue with accounting, and records, associations and users with what slurmdbd answers. The jail is
     not: `backup verify --all` reads what files hold. Exit status: 0; 1 if the backup is not as it was, or could not be
-    put back; 2 if no cluster of this one can have that release. `backup list` shows when one has ended well; the alert
-    BackupUnrehearsed fires where none has for 30 days.
+    put back; 2 if no cluster of this one can have that release. It also runs by itself (backup.rehearse in the stack
+    file). `status` shows when one has ended well; the alert BackupUnrehearsed fires where none has for 30 days.
 
     With another release slurmdbd converts the tables of accounting first: the time until it answers is about what an
     upgrade will take, hours where there are years of records. That release's images must be there: `slurmstack images

@@ -27,7 +27,7 @@ def mounts(container: dict[str, Any]) -> dict[str, bool]:
     return {path: mount.get("readOnly", False) for path, mount in objects.mounts(container).items()}
 
 
-def test_only_the_backup_itself_runs_by_a_schedule_and_a_restore_takes_as_long_as_it_takes() -> None:
+def test_backup_and_rehearsal_run_by_a_schedule_and_a_restore_takes_as_long_as_it_takes() -> None:
     assert not objects.objects(recorded(), "CronJob"), "by default there is none"
     found = objects.objects(recorded(FULL, backup__schedule="30 1 * * 1-5"), "CronJob")
     specs = {name: item["spec"] for name, item in found.items()}
@@ -36,7 +36,10 @@ def test_only_the_backup_itself_runs_by_a_schedule_and_a_restore_takes_as_long_a
         for name, spec in specs.items()
     }
     looked = dict.fromkeys(("backups", "restore"), (True, None))
-    assert limits == {"backup": (False, 43_200), "rehearse": (True, 43_200), **looked}
+    assert limits == {"backup": (False, 43_200), "rehearse": (False, 43_200), **looked}
+    assert specs["rehearse"]["schedule"] == "0 5 * * 0", "each week"
+    by_hand = objects.objects(recorded(FULL, backup__rehearse=None), "CronJob")["rehearse"]
+    assert by_hand["spec"]["suspend"]
     assert specs["backup"]["schedule"] == "30 1 * * 1-5"
     assert specs["backup"]["concurrencyPolicy"] == "Forbid"
 
