@@ -222,7 +222,7 @@ def restore(
     question = f"{', '.join(parts)} of {whereabouts(stack, kubectl)} will be as in backup {found}"
     question += f"; {len(jobs)} running jobs end" if jobs else ""
     if not yes:
-        refuse_unless_agreed(question)
+        refuse_unless_agreed(question, name=namespace)
     with held(kubectl, namespace, "restore", report):
         output = Restoring(kubectl, namespace, parts, report).run(found, copy=copy, start=not leave_stopped)
     for line in output.splitlines():

@@ -8,6 +8,7 @@ from typing import Any, get_args
 from unittest.mock import Mock
 
 import pytest
+import typer
 
 from cli.commands import backup
 from cli.errors import Refused
@@ -40,6 +41,21 @@ def test_what_would_start_slurm_in_the_midst_of_a_restore_is_to_be_suspended(
     monkeypatch.setattr(backup, "reach", applied_by("kubectl", "Apply"))
     with pytest.raises(NotImplementedError):
         backup.restore(file, yes=True)
+
+
+def test_a_restore_asks_for_the_cluster_s_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, answer in {"chosen": "20261126T020000Z", "whereabouts": "here", "running_jobs": ["7"]}.items():
+        monkeypatch.setattr(backup, name, Mock(return_value=answer))
+    monkeypatch.setattr(backup, "reach", Mock(return_value=Mock(items=lambda *_: [])))
+    monkeypatch.setattr(backup, "held", Mock(side_effect=NotImplementedError("it goes on")))
+    monkeypatch.setattr("sys.stdin", Mock(isatty=lambda: True))
+    file = stack_file(tmp_path, stacks.existing_full())
+    monkeypatch.setattr(typer, "prompt", prompt := Mock(return_value="y"))
+    with pytest.raises(Refused, match="state, database, jail of here will be as in backup 20261126T020000Z; 1 running"):
+        backup.restore(file)
+    prompt.return_value = "slurm"
+    with pytest.raises(NotImplementedError):
+        backup.restore(file)
 
 
 ENDED = {"backup": "20261126T020000Z", "seconds": {"total": 33, "slurmctld": 4}, "found": {"jobs": 3}}
