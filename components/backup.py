@@ -21,6 +21,10 @@ from config.sections.monitoring import Backup as BackupConfig
 from slurm.names import BACKUP, BACKUPS, CONFIG_MAP, CONTROLLER, GENERATED, REHEARSE, RESTORE
 
 KEYS_DIR = "/secrets/keys"
+
+_STACK_FILE = "Pulumi.saved.yaml"
+"""The stack file as it was applied, without what it leaves to defaults."""
+
 _CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "access-key-id", "AWS_SECRET_ACCESS_KEY": "secret-access-key", "RESTIC_PASSWORD": "password",
 }  # fmt: skip
@@ -37,6 +41,9 @@ _REHEARSED = "100Gi"
 
 _MEMORY = "1Gi"
 """For its MariaDB, slurmdbd and slurmctld together; the first takes half of it for its pool."""
+
+_CPUS = "2"
+"""That restic takes at most, whatever its machine has: jobs may run there."""
 
 _LATE_SECONDS = 3600
 """A backup that could not be begun in its hour waits for the next time."""
@@ -131,8 +138,19 @@ class Backup(pulumi.ComponentResource):
             volumes.mount("stage", "/stage"),
             volumes.mount("state", "/stage/volume", read_only=True),
             *(volumes.mount(name, f"{KEYS_DIR}/{name}", read_only=True) for name in (*named, GENERATED)),
+            k8s.core.v1.VolumeMountArgs(
+                name="stack-file", mount_path=f"/secrets/stack-file/{_STACK_FILE}", sub_path=_STACK_FILE, read_only=True
+            ),
             *self._database,
         ]
+        stack = args.scope.config.model_dump(mode="json", exclude_unset=True)
+        document = json.dumps({"config": {f"slurmstack:{name}": value for name, value in stack.items()}}, indent=1)
+        stack_file = k8s.core.v1.ConfigMap(
+            f"{self._name}-stack-file",
+            metadata=args.scope.metadata("stack-file", BACKUP),
+            data={_STACK_FILE: document},
+            opts=self._child,
+        )
         parts = " ".join(["state", *(["database"] if args.accounting else []), "jail"])
         keep = " ".join(f"{span}={number}" for span, number in backup.keep if number)
         largest = str(parse_bytes(backup.largest_file))
@@ -147,6 +165,7 @@ class Backup(pulumi.ComponentResource):
             volumes=[
                 *self._database_volumes,
                 *keys,
+                volumes.config_volume("stack-file", stack_file.metadata.name),
                 volumes.empty_dir("stage", size_limit=STAGE),
                 self._state,
                 *args.jail.volume.volumes(),
@@ -198,8 +217,10 @@ class Backup(pulumi.ComponentResource):
         scope, backup = self._args.scope, self._args.backup
         env = {
             "RESTIC_REPOSITORY": f"s3:{backup.repository(scope.name)}", "AWS_DEFAULT_REGION": backup.region,
-            "RESTIC_CACHE_DIR": "/cache", "TMPDIR": "/cache", "TZ": "UTC", **more,
+            "RESTIC_CACHE_DIR": "/cache", "TMPDIR": "/cache", "TZ": "UTC", "GOMAXPROCS": _CPUS, **more,
         }  # fmt: skip
+        if backup.bandwidth is not None:
+            env["BANDWIDTH"] = str(parse_bytes(backup.bandwidth))
         authority = volumes.mount("repository", "/secrets/repository", read_only=True)
         return k8s.core.v1.ContainerArgs(
             name=name,

@@ -40,14 +40,13 @@ _START_SECONDS = 4 * 3600.0
 
 def parts_of(what: Sequence[str], *, accounting: bool) -> list[str]:
     """Parts in their order. Raises Failure for what is none, or is not there."""
-    wanted = [part for text in what for part in text.split(",") if part]
-    unknown = [part for part in wanted if part not in {*PARTS, "all"}]
-    if unknown:
-        raise Failure(f"--what {unknown[0]}: there is {', '.join(PARTS)} and all", code=USAGE)
-    if "database" in wanted and not accounting:
-        raise Failure("--what database: this stack has no accounting", code=USAGE)
-    everything = not wanted or "all" in wanted
-    return [part for part in PARTS if (everything or part in wanted) and (part != "database" or accounting)]
+    there = [part for part in PARTS if part != "database" or accounting]
+    wanted = [part for text in what for part in text.split(",") if part] or ["all"]
+    for part in wanted:
+        if part not in {*there, "all"}:
+            why = "this stack has no accounting" if part in PARTS else f"there is {', '.join(PARTS)} and all"
+            raise Failure(f"--what {part}: {why}", code=USAGE)
+    return there if "all" in wanted else [part for part in there if part in wanted]
 
 
 def chosen(kubectl: Kubectl, namespace: str, parts: Sequence[str], at: str, report: Report) -> str:
@@ -57,18 +56,17 @@ def chosen(kubectl: Kubectl, namespace: str, parts: Sequence[str], at: str, repo
     return str(found["id"])
 
 
-def _refuse_running(kubectl: Kubectl, namespace: str) -> None:
-    """Raise Failure while a restore's Job runs."""
-    if RESTORE in running_jobs(kubectl, namespace):
-        raise Failure(
-            f"a restore runs, as the job {RESTORE}; nothing was touched",
-            hint=f"kubectl get -n {namespace} job/{RESTORE} --watch shows when it has ended; kubectl delete ends it",
-        )
+def _refuse_running(kubectl: Kubectl, namespace: str, *which: str) -> None:
+    """Raise Failure while a Job of a backup or a restore runs, or one of these."""
+    for name in running_jobs(kubectl, namespace):
+        if not which or name in which:
+            hint = f"wait for its end (kubectl get -n {namespace} job/{name} --watch), or delete it"
+            raise Failure(f"the job {name} runs", hint=hint)
 
 
 def refuse_restoring(kubectl: Kubectl, namespace: str) -> None:
     """Raise Failure while something is put back, or was by half."""
-    _refuse_running(kubectl, namespace)
+    _refuse_running(kubectl, namespace, RESTORE)
     refuse_half_restored(kubectl.items("statefulset,deployment", "-n", namespace))
 
 
@@ -107,7 +105,7 @@ class Restoring:
             self._stop(note)
             if saves := [part for part in self._parts if copy and part not in half]:
                 self._save(saves)
-                self._refuse_backup()
+                _refuse_running(self._kubectl, self._namespace)
             # Whatever happens from here on, an apply may not start what is there.
             self._annotate({RESTORING: replace(note, step="putting").written(), PUT_BACK: None})
             is_putting = True
@@ -132,7 +130,7 @@ class Restoring:
     def _stop(self, note: Note) -> None:
         """Let no backup begin, and nothing write to what is put back. Raises Failure."""
         self._patch("cronjob", BACKUP, {"spec": {"suspend": True}})
-        self._refuse_backup()
+        _refuse_running(self._kubectl, self._namespace)
         self._annotate({RESTORING: note.written()})
         with self._report.step("Stopping " + ", ".join(self._components)):
             there = self._workloads()
@@ -141,7 +139,9 @@ class Restoring:
                     if component_of(item) == component and (replicas := _replicas_of(item)):
                         self._scale(item, 0, note=str(replicas))
                 self._end_pods(component)
-        self._refuse_backup()  # which has begun meanwhile: it would save what is put back by half
+        _refuse_running(
+            self._kubectl, self._namespace
+        )  # which has begun meanwhile: it would save what is put back by half
 
     def _save(self, parts: Sequence[str]) -> None:
         """A backup of what is replaced, which no retention takes away."""
@@ -211,11 +211,6 @@ class Restoring:
                 f"{', '.join(sorted(stopped))} stopped by an earlier restore would stay so; nothing was touched",
                 hint="`slurmstack up` starts what that has put back",
             )
-
-    def _refuse_backup(self) -> None:
-        """Raise Failure where a backup runs. None begins any more."""
-        for name in running_jobs(self._kubectl, self._namespace):
-            raise Failure(f"the job {name} runs", hint="wait for its end, or delete it")
 
     # --- The cluster ----------------------------------------------------------------------------------------------
 

@@ -48,11 +48,14 @@ def _opened(config: Any) -> tuple[Stack, Kubectl, str, PlainReport]:
 def now(config: ConfigOption = None) -> None:
     """Make a backup now, and wait for its end. Interrupted, it ends, and what it has saved stays.
 
-    The first one makes the repository. The schedule stays as it is.
+    The first one makes the repository. Keep the Secret's password outside of the cluster, too: without it nobody can
+    read the backups. The schedule stays as it is.
     """
     _, kubectl, namespace, report = _opened(config)
     refuse_restoring(kubectl, namespace)
     written = run_job(kubectl, namespace, BACKUP, report, env={"KIND": "manual"})
+    for line in (line for line in written.splitlines() if "the repository is made" in line):
+        typer.echo(line.partition(": ")[2], err=True)
     named = re.search(r"\bbackup (\d{8}T\d{6}Z):", written)  # images/backup/backups.py says which one it makes
     typer.echo(f"the backup {named[1] + ' ' if named else ''}is made; `slurmstack backup list` shows it")
 

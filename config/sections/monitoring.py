@@ -180,6 +180,8 @@ class Backup(Section):
     """Paths in the jail that are left out. `/tmp`, `/var/tmp` and `/run` always are."""
     largest_file: Quantity = "1Ti"
     """Files of the jail that are larger are left out. A file of mere holes, which takes no room, has a size too."""
+    bandwidth: Quantity | None = None
+    """Bytes a second to and from the store, at most. Default: no bound. Of CPUs it takes two, and what others leave."""
     time_limit: Annotated[Span, span_of(60, 7 * 86_400)] = "12h"
     """How long a backup or a rehearsal may take before it is given up."""
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from images.backup import database, restic, state
-from images.backup.restic import COPIES, JAIL, KEYS, STAGE, STATE
+from images.backup.restic import COPIES, JAIL, KEYS, STACK_FILE, STAGE, STATE
 from images.common import terms
 from images.common.command import run
 from images.common.log import Log
@@ -218,7 +218,8 @@ def save_state(log: Log) -> None:
     expect_volume(STATE)
     parts, kind = ["keys", *required_env("PARTS").split()], os.environ.get("KIND") or "scheduled"
     # By itself it begins nothing: a repository that somebody has taken away would be made anew without a word.
-    restic.open_repository(make=kind == "manual")
+    if restic.open_repository(make=kind == "manual"):
+        log("the repository is made. Without the Secret's password nobody can read it: keep that elsewhere, too")
     cluster = prints_of(KEYS)
     if kind == "scheduled":
         refuse_another_cluster(existing(), cluster)
@@ -232,7 +233,7 @@ def save_state(log: Log) -> None:
         log("slurmctld has saved no jobs yet")
     scripts = [str(path) for path in directory.iterdir() if state.SCRIPTS.fullmatch(path.name)]
     _save(log, marks, "state", str(COPIES), *scripts, still=directory)
-    _save(log, marks, "keys", str(KEYS))
+    _save(log, marks, "keys", str(KEYS), str(STACK_FILE))
     if "database" in parts:  # the dump goes from the one program to the other, and lies nowhere
         with database.opened(database.of_slurmdbd(), log) as records:
             name = ["--stdin-filename", database.DUMP, "--stdin-from-command", "--", *records.dump]
@@ -245,18 +246,11 @@ def save_jail(log: Log) -> None:
     marks = json.loads(_MADE.read_text(encoding="utf-8"))
     largest = f"--exclude-larger-than={required_env('LARGEST_FILE')}"
     _save(log, marks, "jail", *restic.in_jail(), largest, str(JAIL))
-    keep = [f"--keep-{each.replace('=', ' ')}" for each in os.environ.get("KEEP", "").split()]
-    if keep and marks["kind"] in KINDS:
-        forget([word for each in keep for word in each.split()], log)
-
-
-def forget(keep: Sequence[str], log: Log) -> None:
-    """Remove backups that are beyond the stack file's `keep`, and what only they needed; each part by itself."""
-    done = []
-    for part in ("keys", "state", "database", "jail"):
+    keep = [f"--keep-{each}" for each in os.environ.get("KEEP", "").split()]
+    for part in ("keys", "state", "database", "jail") if keep and marks["kind"] in KINDS else ():
         which = [word for kind in KINDS for word in ("--tag", f"{restic.TAG},part={part},kind={kind}")]
-        done.append(restic.call("forget", "--quiet", "--group-by", "host", *which, *keep))
-    done.append(restic.call("prune", "--quiet"))
-    for each in done:
-        if not each.ok:  # the backup is there, and the next one tries again
-            log.failure(f"old backups could not be removed: {restic.last_words(each)}")
+        prune = ["--prune"] if part == "jail" else []  # what only those needed that are gone
+        done = restic.call("forget", "--quiet", "--group-by", "host", *which, *keep, *prune)
+        if not done.ok:  # the backup is there, and the next one tries again
+            return log.failure(f"old backups could not be removed: {restic.last_words(done)}")
+    return None

@@ -95,8 +95,7 @@ class Database:
             if others:
                 raise RefusedError(
                     f"the database at {self._storage.where} has the records of other clusters, too, which would go: "
-                    f"{', '.join(others)}. Give each cluster a database of its own, or put the dump back by hand "
-                    "(docs/backups.md)"
+                    f"{', '.join(others)}. Give each cluster a database of its own"
                 )
 
     def remember(self, cluster: str) -> None:

@@ -14,7 +14,7 @@ from images.common.files import lines_in
 from images.common.jail_roots import HOMES_MARK, ROOTS
 from images.common.jail_view import Bind, homes_directory, show
 from images.common.mountinfo import expect_volume, follow_no_links
-from images.common.process import CannotGoOnError, required_env
+from images.common.process import CannotGoOnError
 
 STAGE: Final = Path("/stage")
 STATE: Final = STAGE / "volume"
@@ -22,6 +22,7 @@ STATE: Final = STAGE / "volume"
 
 COPIES: Final = STAGE / "state"
 KEYS: Final = Path("/secrets/keys")
+STACK_FILE: Final = Path("/secrets/stack-file")
 JAIL: Final = Path("/jail")
 
 NEVER: Final = ("proc", "sys", "dev", "run", "tmp", "var/tmp")
@@ -52,8 +53,10 @@ def call(*arguments: str, stdout: int | IO[bytes] | None = None, limit: tuple[st
         **{key: os.environ.get(key, "").strip() for key in _CREDENTIALS},
     }  # an editor adds a line's end
     trusted = ["--cacert", str(_AUTHORITY)] if _AUTHORITY.is_file() else []
+    kib = int(os.environ.get("BANDWIDTH") or 0) // 1024
+    slowly = [f"--limit-upload={kib}", f"--limit-download={kib}"] if kib else []
     process = subprocess.Popen(
-        [*limit, RESTIC, "--cleanup-cache", "--retry-lock=10m", *trusted, *arguments],
+        [*limit, RESTIC, "--cleanup-cache", "--retry-lock=10m", *trusted, *slowly, *arguments],
         env=env,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE if stdout is None else stdout,
@@ -77,19 +80,17 @@ def must(what: str, *arguments: str) -> str:
     return done.stdout
 
 
-def open_repository(*, make: bool = False) -> None:
-    """See that the repository is there; `make`: an empty place becomes one. Raises CannotGoOnError."""
+def open_repository(*, make: bool = False) -> bool:
+    """See that the repository is there; `make`: an empty place becomes one, which is told. Raises CannotGoOnError."""
     done = call("cat", "config", "--no-lock", limit=_FIRST_ANSWER)  # a lock is waited for longer
-    url = required_env("RESTIC_REPOSITORY").removeprefix("s3:")
-    if done.code == _NO_REPOSITORY and make:
-        must(f"the repository {url} could not be made", "init", "--quiet")
-    elif done.code == _NO_REPOSITORY:
-        raise CannotGoOnError(
-            f"there is no repository in {url} ({last_words(done)}); `slurmstack backup now` makes one"
-        )
+    is_there = done.code != _NO_REPOSITORY
+    if make and not is_there:
+        must("the repository could not be made", "init", "--quiet")
     elif not done.ok:
-        raise CannotGoOnError(f"the repository {url} cannot be opened: {last_words(done)}")
+        hint = "" if is_there else "; `slurmstack backup now` makes one"
+        raise CannotGoOnError(f"the repository cannot be opened: {last_words(done)}{hint}")
     call("unlock", "--quiet")  # only what a killed one has left
+    return not is_there
 
 
 def _messages(done: Result) -> list[dict[str, Any]]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from cli.program.recording import Recording
 from cli.program.values import reveal
+from config import load_config
+from config.load import sections_of
 from tests import stacks
 from tests.graph import objects
 from tests.graph.objects import containers, environment, pod, recorded
@@ -113,3 +117,20 @@ def test_it_reaches_its_store_and_the_database_and_no_credentials_of_the_cloud()
     assert not net.allows("backup", "203.0.113.7", 9001)
     assert not net.allows("backup", "169.254.169.254", 9000)
     assert not [other for other in ("login", "worker", "slurmdbd", "rest") if net.allows(other, "backup", 443)]
+
+
+@pytest.mark.parametrize("sections", [FULL, {**stacks.nebius(), "backup": FULL["backup"]}], ids=["full", "nebius"])
+def test_the_stack_file_is_saved_as_it_was_applied_and_makes_the_same_cluster(sections: dict[str, Any]) -> None:
+    (saved,) = [item for name, item in objects.objects(recorded(sections), "ConfigMap").items() if name == "stack-file"]
+    ((name, text),) = saved["data"].items()
+    assert name.startswith("Pulumi.")
+    document = yaml.safe_load(text)
+    assert load_config(sections_of(document, where=Path(name))) == load_config(sections)
+
+
+def test_restic_is_bound_in_cpus_and_where_it_is_wanted_in_bandwidth(saved: Recording) -> None:
+    told = environment(containers(pod(saved, BACKUP))["backup-jail"])
+    assert told["GOMAXPROCS"] == "2"
+    assert "BANDWIDTH" not in told
+    bound = recorded(FULL, backup__bandwidth="10Mi")
+    assert environment(containers(pod(bound, BACKUP))["backup-jail"])["BANDWIDTH"] == str(10 * 2**20)

@@ -36,13 +36,15 @@ class BackupPod:
         self.cache = self._directory("cache")
         self.homes = self._directory("homes")
         """A volume of homes, for programs that are told `HOMES=/shared/home`."""
-        stage = self._directory("stage")
+        stack, stage = self._directory("stack"), self._directory("stage")
+        (stack / "Pulumi.saved.yaml").write_text("config: {}\n")
         (stage / "volume").mkdir(exist_ok=True)
         binds = {
             self.cache: "/cache",
             self._directory("run"): "/run/slurmstack",
             sandbox.work / "secrets": "/secrets/keys/munge-key",
             sandbox.jwt_secret: "/secrets/keys/jwt-key",
+            stack: "/secrets/stack-file",
             stage: "/stage",
             sandbox.state: "/stage/volume",
             jail: "/jail",
@@ -62,7 +64,7 @@ class BackupPod:
         """What all containers are told."""
         url = f"s3:http://127.0.0.1:{port}/{BUCKET}/{self._prefix}"
         where = {"RESTIC_REPOSITORY": url, "RESTIC_CACHE_DIR": "/cache", "TMPDIR": "/cache", "TZ": "UTC"}
-        keys = {VARIABLES[name]: f"{value}\n" for name, value in self.keys.items()}
+        keys = {VARIABLES[name]: value for name, value in self.keys.items()}
         return {**where, "AWS_DEFAULT_REGION": "us-east-1", "CLUSTER_NAME": "sandbox", **keys}
 
     def run(self, *steps: tuple[str, str], **env: str) -> str:
@@ -108,6 +110,12 @@ class BackupPod:
         assert code == 0, said
         found: dict[str, Any] = json.loads(said.splitlines()[-1])
         return found
+
+    def content(self, part: str, path: str) -> str:
+        """A file of the last backup, as people read it without us."""
+        done = self.pod.run(["restic", "dump", "--tag", f"part={part}", "latest", path], env=self._told(self.port))
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     def verify(self) -> str:
         """Look at the whole repository."""

@@ -68,14 +68,12 @@ def test_what_is_left_stopped_is_no_half_restore_and_notes_the_backup_at_slurmct
     assert "scale statefulset/cpu --replicas=4" in restored(cluster, "state", "database", copy=False)
 
 
-@pytest.mark.parametrize(
-    ("name", "said"), [("backup-29", ["suspend backup True", "suspend backup False"]), ("restore", [])]
-)
-def test_a_backup_or_another_restore_that_runs_is_not_interfered_with(name: str, said: list[str]) -> None:
+@pytest.mark.parametrize("name", ["backup-29", "restore"])
+def test_a_backup_or_another_restore_that_runs_is_not_interfered_with(name: str) -> None:
     cluster = Cluster()
     cluster.running = [name]
-    failed(cluster, "state", says=f"job {name}")
-    assert cluster.said == said
+    failed(cluster, "state", says=f"the job {name} runs")
+    assert cluster.said == []
 
 
 def test_a_rehearsal_goes_on_meanwhile() -> None:
