@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from slurm.names import BACKUP, BACKUPS, JOB_METRICS_PORT
+from slurm.names import BACKUP, JOB_METRICS_PORT, REHEARSE
 
 RUNBOOKS: Final = "docs/runbooks.md"
 """The page in the repository on which each alert has its section."""
@@ -167,10 +167,10 @@ ALERTS: Final = (
         "The last backup that was due has failed, or none is made since a restore that was not finished",
     ),
     Alert(
-        # `slurmstack backup rehearse` writes the time into the CronJob of `backup list` (cli/commands/backup.py).
+        # Of a Job that `slurmstack backup rehearse` makes, this CronJob is the owner (cli/backup/jobs.py).
         "BackupUnrehearsed",
-        f"time() - ({_backup('status_last_successful_time', BACKUPS)} or on (namespace, cronjob) "
-        f"{_backup('created', BACKUPS)}) > {30 * 86_400}",
+        f"time() - ({_backup('status_last_successful_time', REHEARSE)} or on (namespace, cronjob) "
+        f"{_backup('created', REHEARSE)}) > {30 * 86_400}",
         "1h",
         "Nobody has seen for 30 days whether a cluster starts from the backups, "
         "whose files of the jail `slurmstack backup verify --all` reads",

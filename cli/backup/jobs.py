@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import secrets
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -11,29 +10,13 @@ from typing import Any, TypedDict, Unpack
 
 from cli.change.lock import be_interruptible
 from cli.errors import USAGE, Failure
-from cli.kubectl.client import FIELD_MANAGER, Kubectl, as_list, hint_after, is_true
+from cli.kubectl.client import Kubectl
+from cli.kubectl.jobs import follow_job, make, open_jobs
 from local.report import Report
 from slurm.names import BACKUP, REHEARSE
 
-POLL = 1.0
-"""Seconds between two looks at a Job."""
-
-STUCK = 900
-"""Seconds without a container that has begun, after which what Kubernetes complains about is an answer. A machine may
-have to be made for it first, and an image to be pulled."""
-
-SILENCE = 300
-"""Seconds for which the API server may fail to answer, in hours of a Job."""
-
-
 JAIL_COPY = "backup-jail"
 """The container of a backup that saves the jail."""
-
-
-class JobFailed(Failure):
-    """A container of the Job has failed; those behind it have not begun. Without one: none has begun at all."""
-
-    container = ""
 
 
 class How(TypedDict, total=False):
@@ -76,27 +59,9 @@ def make_job(kubectl: Kubectl, namespace: str, template: str, **how: Unpack[How]
             hint="write slurmstack:backup into the stack file (docs/backups.md), then `slurmstack up`",
             code=USAGE,
         )
-    document = _job(found[0], **how)
-    volumes = document["spec"]["template"]["spec"]["volumes"]
-    (secret,) = [item["secret"]["secretName"] for item in volumes if item["name"] == "repository"]
-    if not kubectl.items("secret", secret, "-n", namespace):
-        raise Failure(
-            f"backup.credentials_secret: there is no Secret {secret} in the namespace {namespace}",
-            hint="make it with access-key-id, secret-access-key and password; docs/backups.md has the command",
-        )
     if name := how.get("name"):
         kubectl.run("delete", "job", name, "-n", namespace, "--ignore-not-found", "--cascade=foreground")
-    return _make(kubectl, namespace, document)
-
-
-def run_document(kubectl: Kubectl, namespace: str, document: dict[str, Any], report: Report) -> str:
-    """Make a Job, and wait for its end; returns what its containers wrote. Raises Failure."""
-    return follow_job(kubectl, namespace, _make(kubectl, namespace, document), report)
-
-
-def _make(kubectl: Kubectl, namespace: str, document: dict[str, Any]) -> str:
-    kubectl.run("create", f"--field-manager={FIELD_MANAGER}", "-n", namespace, "-f", "-", stdin=as_list([document]))
-    return str(document["metadata"]["name"])
+    return make(kubectl, namespace, _job(found[0], **how))
 
 
 def running_jobs(kubectl: Kubectl, namespace: str) -> list[str]:
@@ -105,28 +70,8 @@ def running_jobs(kubectl: Kubectl, namespace: str) -> list[str]:
     return [name for name in names if not name.startswith(f"{REHEARSE}-")]
 
 
-def open_jobs(kubectl: Kubectl, namespace: str, component: str) -> list[dict[str, Any]]:
-    """The component's Jobs that have not ended."""
-    found = kubectl.items("job", "-n", namespace, "-l", f"app.kubernetes.io/component={component}")
-    return [job for job in found if not is_true(job, "Complete", "Failed")]
-
-
-def answer_in(written: str) -> Any:
-    """What a Job's program has printed in its last line, which is JSON. Raises Failure where its log is lost."""
-    try:
-        return json.loads(written.strip().splitlines()[-1])
-    except (ValueError, IndexError):
-        raise Failure("the log of the job that has looked is lost", hint="run this again") from None
-
-
-def statuses(pod: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Those of all containers of a pod."""
-    status = pod.get("status", {})
-    return [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
-
-
 def _job(template: Mapping[str, Any], **how: Unpack[How]) -> dict[str, Any]:
-    env = how.get("env", {})
+    env, source = how.get("env", {}), template["metadata"]
     made: dict[str, Any] = copy.deepcopy(template["spec"]["jobTemplate"])
     pod = made["spec"]["template"]["spec"]
     containers = [*pod.get("initContainers", []), *pod["containers"]]
@@ -144,68 +89,10 @@ def _job(template: Mapping[str, Any], **how: Unpack[How]) -> dict[str, Any]:
     if how.get("anywhere"):
         pod.pop("affinity", None)
     moment = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
-    metadata = {
-        "name": how.get("name") or f"{template['metadata']['name']}-{moment}",
-        "labels": (made.get("metadata") or {}).get("labels", {}),
-    }
+    metadata: dict[str, Any] = {"name": how.get("name") or f"{source['name']}-{moment}"}
+    metadata["labels"] = (made.get("metadata") or {}).get("labels", {})
+    if not {"without", "image", "name"} & how.keys() and "uid" in source:
+        # As `kubectl create job --from`: the CronJob counts it for one of its own, so that alerts see its success.
+        owner = {"apiVersion": "batch/v1", "kind": "CronJob", "name": source["name"], "uid": source["uid"]}
+        metadata["ownerReferences"] = [{**owner, "controller": True}]
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": made["spec"]}
-
-
-def follow_job(kubectl: Kubectl, namespace: str, name: str, report: Report) -> str:
-    """Wait for a Job's end, which may take hours; returns what its containers wrote. Raises Failure.
-
-    An API server that is away for minutes does not end it.
-    """
-    place, begun, has_begun = ("-n", namespace), time.monotonic(), False
-    heard_at = begun
-    with report.step(f"Job {name}") as step:
-        while True:
-            try:
-                (job,) = kubectl.items("job", name, *place) or [{}]
-                pods = kubectl.items("pod", *place, "-l", f"job-name={name}")
-                found = [status for pod in pods for status in statuses(pod)]
-                has_begun = has_begun or any("waiting" not in status.get("state", {}) for status in found)
-                complaint = "" if has_begun else _complaint_of(kubectl, namespace, name)
-                heard_at = time.monotonic()
-            except Failure as failure:
-                if time.monotonic() - heard_at > SILENCE:
-                    failure.hint = f"the job {name} goes on in the cluster meanwhile"
-                    raise
-                time.sleep(POLL)
-                continue
-            if not job:
-                raise Failure(f"somebody has deleted the job {name}")
-            for status in found:
-                _refuse_failed(status)
-            if is_true(job, "Complete"):  # its machine may be lost, and the log with it
-                pod = [str(each["metadata"]["name"]) for each in pods[-1:]]
-                return kubectl.run("logs", *pod, *place, "--all-containers", check=False).stdout if pod else ""
-            if is_true(job, "Failed"):
-                conditions = [item for item in job["status"]["conditions"] if item["type"] == "Failed"]
-                raise Failure(f"the job {name} failed: {conditions[0].get('message') or conditions[0].get('reason')}")
-            if complaint and time.monotonic() - begun > STUCK:
-                kubectl.run("delete", "job", name, *place, "--ignore-not-found", "--cascade=foreground")
-                raise JobFailed(f"the pod of {name} did not start: {complaint}")
-            running = [str(status["name"]) for status in found if "running" in status.get("state", {})]
-            step.progress(0, 0, *running[:1] or [complaint or "its pod starts"])
-            time.sleep(POLL)
-
-
-def _complaint_of(kubectl: Kubectl, namespace: str, job: str) -> str:
-    """What Kubernetes complains about, of a Job's pod that does not run: its machine, its volumes, its image."""
-    warnings = kubectl.items("event", "-n", namespace, "--field-selector=type=Warning")
-    messages = [str(item.get("message")) for item in warnings if item["involvedObject"]["name"].startswith(job)]
-    return messages[-1] if messages else ""
-
-
-def _refuse_failed(status: Mapping[str, Any]) -> None:
-    """Raise JobFailed where a container has, with the errors among its last words."""
-    ended = status.get("state", {}).get("terminated", {"exitCode": 0})
-    if ended.get("exitCode") == 0:
-        return
-    message = str(ended.get("message") or f"ended with {ended.get('exitCode')} ({ended.get('reason')})")
-    errors = [line.partition(": error: ")[2] for line in message.splitlines() if ": error: " in line]
-    reason = "\n".join(errors) or message.strip().splitlines()[-1]
-    failure = JobFailed(f"{status['name']}: {reason}", hint=hint_after(reason, ""))
-    failure.container = status["name"]
-    raise failure

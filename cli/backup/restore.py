@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from cli.backup.jobs import JAIL_COPY, POLL, JobFailed, answer_in, follow_job, make_job, run_job, running_jobs
+from cli.backup.jobs import JAIL_COPY, make_job, run_job, running_jobs
 from cli.change.owner import PUT_BACK, REPLICAS_BEFORE, RESTORING, Note, is_stopped, note_of, refuse_half_restored
 from cli.errors import FAILED, INTERRUPTED, USAGE, Failure, Refused
 from cli.kubectl.client import FIELD_MANAGER, Kubectl, annotations_of, component_of, in_controller
-from local.report import Report, Step
+from cli.kubectl.jobs import POLL, NotBegunError, answer_in, follow_job
+from local.report import Report
 from slurm.names import ACCOUNTING, BACKUP, BACKUPS, CONTROLLER, ELASTIC, LOGIN, RESTORE, WORKER
 
 PARTS = ("state", "database", "jail")
@@ -29,9 +30,6 @@ _STARTING = (ACCOUNTING, CONTROLLER, WORKER, LOGIN, ELASTIC)
 _OF_JAIL = ("restore-jail", "users")
 """Containers of a restore. Accounts in the jail are those of the stack file."""
 
-_LOOKING = frozenset({"", "restore-choose"})
-"""The container that replaces nothing; and where none has begun."""
-
 _GRACE = 10
 """Seconds for pods of workers and login nodes to end. Their jobs have no slurmctld to report to."""
 
@@ -39,20 +37,16 @@ _STOP_SECONDS = 600.0
 _START_SECONDS = 4 * 3600.0
 """As in components/accounting.py: slurmdbd converts a database of an older Slurm first."""
 
-_MOST_ENDS = 5
-"""Ends of a container one after the other, a matter of three minutes."""
-
 
 def parts_of(what: Sequence[str], *, accounting: bool) -> list[str]:
     """Parts in their order. Raises Failure for what is none, or is not there."""
-    wanted = [part for text in what for part in text.split(",") if part]
-    unknown = [part for part in wanted if part not in {*PARTS, "all"}]
-    if unknown:
-        raise Failure(f"--what {unknown[0]}: there is {', '.join(PARTS)} and all", code=USAGE)
-    if "database" in wanted and not accounting:
-        raise Failure("--what database: this stack has no accounting", code=USAGE)
-    everything = not wanted or "all" in wanted
-    return [part for part in PARTS if (everything or part in wanted) and (part != "database" or accounting)]
+    there = [part for part in PARTS if part != "database" or accounting]
+    wanted = [part for text in what for part in text.split(",") if part] or ["all"]
+    for part in wanted:
+        if part not in {*there, "all"}:
+            why = "this stack has no accounting" if part in PARTS else f"there is {', '.join(PARTS)} and all"
+            raise Failure(f"--what {part}: {why}", code=USAGE)
+    return there if "all" in wanted else [part for part in there if part in wanted]
 
 
 def chosen(kubectl: Kubectl, namespace: str, parts: Sequence[str], at: str, report: Report) -> str:
@@ -62,18 +56,17 @@ def chosen(kubectl: Kubectl, namespace: str, parts: Sequence[str], at: str, repo
     return str(found["id"])
 
 
-def _refuse_running(kubectl: Kubectl, namespace: str) -> None:
-    """Raise Failure while a restore's Job runs."""
-    if RESTORE in running_jobs(kubectl, namespace):
-        raise Failure(
-            f"a restore runs, as the job {RESTORE}; nothing was touched",
-            hint=f"kubectl get -n {namespace} job/{RESTORE} --watch shows when it has ended; kubectl delete ends it",
-        )
+def _refuse_running(kubectl: Kubectl, namespace: str, *which: str) -> None:
+    """Raise Failure while a Job of a backup or a restore runs, or one of these."""
+    for name in running_jobs(kubectl, namespace):
+        if not which or name in which:
+            hint = f"wait for its end (kubectl get -n {namespace} job/{name} --watch), or delete it"
+            raise Failure(f"the job {name} runs", hint=hint)
 
 
 def refuse_restoring(kubectl: Kubectl, namespace: str) -> None:
     """Raise Failure while something is put back, or was by half."""
-    _refuse_running(kubectl, namespace)
+    _refuse_running(kubectl, namespace, RESTORE)
     refuse_half_restored(kubectl.items("statefulset,deployment", "-n", namespace))
 
 
@@ -89,11 +82,8 @@ class Restoring:
     """
 
     def __init__(self, kubectl: Kubectl, namespace: str, parts: Sequence[str], report: Report) -> None:
-        self._kubectl = kubectl
-        self._namespace = namespace
-        self._parts = parts
+        self._kubectl, self._namespace, self._parts, self._report = kubectl, namespace, parts, report
         self._components = list(dict.fromkeys(component for part in parts for component in _STOPPED[part]))
-        self._report = report
 
     def run(self, backup: str, *, copy: bool, start: bool = True) -> str:
         """Put the parts of a backup back; what was there is saved first, if `copy` is set. Returns what was said.
@@ -110,26 +100,23 @@ class Restoring:
         half = before.parts if before is not None and before.step == "putting" else ()
         step: Literal["stopping", "putting"] = "putting" if half else "stopping"
         note = Note(step=step, parts=tuple(self._parts), backup=backup, leave_stopped=not start)
-        hint, goes_on = "nothing was touched", f"what was stopped stays so: `{note.command}` goes on (docs/restore.md)"
-        is_putting = False
+        goes_on, is_putting = f"what was stopped stays so: `{note.command}` goes on (docs/restore.md)", False
         try:
             self._stop(note)
             if saves := [part for part in self._parts if copy and part not in half]:
-                hint = "nothing was touched; --no-copy does without a copy of what is replaced"
                 self._save(saves)
-                self._refuse_backup()
-                hint = "nothing was touched"
+                _refuse_running(self._kubectl, self._namespace)
             # Whatever happens from here on, an apply may not start what is there.
             self._annotate({RESTORING: replace(note, step="putting").written(), PUT_BACK: None})
             is_putting = True
             output = self._put_back(backup)
             self._annotate({PUT_BACK: backup, RESTORING: None})
         except BaseException as error:
-            has_only_looked = isinstance(error, JobFailed) and error.container in _LOOKING
-            if was_stopped or (is_putting and not has_only_looked):
-                hint = goes_on
-            else:
+            is_untouched = not was_stopped and (not is_putting or isinstance(error, NotBegunError))
+            if is_untouched:
                 self._undo(note, error, goes_on)
+            without = "; --no-copy does without a copy of what is replaced" if copy and not is_putting else ""
+            hint = f"nothing was touched{without}" if is_untouched else goes_on
             if isinstance(error, Failure):
                 error.hint = error.hint or hint
             if not isinstance(error, KeyboardInterrupt):
@@ -143,7 +130,7 @@ class Restoring:
     def _stop(self, note: Note) -> None:
         """Let no backup begin, and nothing write to what is put back. Raises Failure."""
         self._patch("cronjob", BACKUP, {"spec": {"suspend": True}})
-        self._refuse_backup()
+        _refuse_running(self._kubectl, self._namespace)
         self._annotate({RESTORING: note.written()})
         with self._report.step("Stopping " + ", ".join(self._components)):
             there = self._workloads()
@@ -152,7 +139,9 @@ class Restoring:
                     if component_of(item) == component and (replicas := _replicas_of(item)):
                         self._scale(item, 0, note=str(replicas))
                 self._end_pods(component)
-        self._refuse_backup()  # which has begun meanwhile: it would save what is put back by half
+        _refuse_running(
+            self._kubectl, self._namespace
+        )  # which has begun meanwhile: it would save what is put back by half
 
     def _save(self, parts: Sequence[str]) -> None:
         """A backup of what is replaced, which no retention takes away."""
@@ -189,11 +178,13 @@ class Restoring:
 
     def _start_and_wait(self) -> None:
         """All is put back, and it is to be seen that slurmctld has it. The same again would replace what comes now."""
+        until = time.monotonic() + _START_SECONDS
         with self._report.step("Starting " + ", ".join(part for part in _STARTING if part in self._components)) as step:
             try:
                 self._start()
-                if CONTROLLER in self._components:
-                    self._wait_for_slurmctld(step)
+                while CONTROLLER in self._components and not self._answers(until):
+                    step.progress(0, 0, f"waiting for slurmctld: `slurmstack logs {CONTROLLER}` says for what it waits")
+                    time.sleep(POLL)
             except (Failure, KeyboardInterrupt) as error:
                 raise Failure(
                     str(error) or "interrupted while it was started",
@@ -201,26 +192,11 @@ class Restoring:
                     code=FAILED if isinstance(error, Failure) else INTERRUPTED,
                 ) from None
 
-    def _wait_for_slurmctld(self, step: Step) -> None:
-        """Wait until it answers, which it does after slurmdbd. Raises Failure, also where one ends again and again."""
-        until = time.monotonic() + _START_SECONDS
-        while in_controller(self._kubectl, self._namespace, "scontrol", "ping").returncode != 0:
-            if time.monotonic() > until:
-                raise Failure(f"slurmctld did not answer within {_START_SECONDS / 3600:g} hours")
-            for component in {ACCOUNTING, CONTROLLER} & {*self._components}:
-                self._refuse_ending(component)
-            step.progress(0, 0, f"waiting for slurmctld (`slurmstack logs {CONTROLLER}` says for what it waits)")
-            time.sleep(POLL)
-
-    def _refuse_ending(self, component: str) -> None:
-        """Raise Failure where its containers will not start by waiting."""
-        found = self._kubectl.items("pod", "-n", self._namespace, "-l", f"app.kubernetes.io/component={component}")
-        for container in (status for pod in found for status in pod.get("status", {}).get("containerStatuses", [])):
-            if container.get("restartCount", 0) >= _MOST_ENDS:
-                raise Failure(
-                    f"all is put back, but {container['name']} of {component} ends again and again",
-                    hint=f"`slurmstack logs {component}` says why",
-                )
+    def _answers(self, until: float) -> bool:
+        """Whether slurmctld does, after slurmdbd. Raises Failure where it is too late."""
+        if time.monotonic() > until:
+            raise Failure(f"slurmctld did not answer within {_START_SECONDS / 3600:g} hours")
+        return in_controller(self._kubectl, self._namespace, "scontrol", "ping").returncode == 0
 
     def _refuse_less(self, there: Sequence[Mapping[str, Any]], before: Note | None) -> None:
         """Raise Refused where this would start what lives from what another one has half restored, or has stopped."""
@@ -235,11 +211,6 @@ class Restoring:
                 f"{', '.join(sorted(stopped))} stopped by an earlier restore would stay so; nothing was touched",
                 hint="`slurmstack up` starts what that has put back",
             )
-
-    def _refuse_backup(self) -> None:
-        """Raise Failure where a backup runs. None begins any more."""
-        for name in running_jobs(self._kubectl, self._namespace):
-            raise Failure(f"the job {name} runs", hint="wait for its end, or delete it")
 
     # --- The cluster ----------------------------------------------------------------------------------------------
 

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from cli.backup.jobs import statuses
 from cli.change.jobs import read_queue
 from cli.change.plan import key
 from cli.errors import Failure
 from cli.kubectl.client import Kubectl, annotations_of, is_true
+from cli.kubectl.jobs import statuses
 from cli.program.recording import Manifest
 from slurm.names import ACCOUNTING, IMAGES
 

@@ -5,26 +5,26 @@ from __future__ import annotations
 import json
 import re
 import sys
-from datetime import UTC, datetime
 from typing import Annotated, Any, get_args
 
 import typer
 
 from cli.access.reach import reach, whereabouts
-from cli.backup.jobs import answer_in, run_job
+from cli.backup.jobs import How, run_job
 from cli.backup.restore import Restoring, chosen, parts_of, refuse_restoring
 from cli.change.lock import held
 from cli.change.owner import applied_by, require_own
 from cli.commands.destroy import running_jobs
 from cli.commands.local import ensure_local_images
 from cli.commands.options import ConfigOption, JsonOption, option, refuse_unless_agreed
-from cli.errors import FAILED, USAGE, Failure, Refused
-from cli.kubectl.client import FIELD_MANAGER, OWNERS, Kubectl
+from cli.errors import USAGE, Failure, Refused
+from cli.kubectl.client import OWNERS, Kubectl
+from cli.kubectl.jobs import answer_in
 from cli.stack import Stack, open_stack
 from config import ClusterConfig, load_config
 from config.sections.slurm import Slurm
-from local.report import PlainReport, Report, duration_text
-from slurm.conf import FILES, JOB_SUBMIT, PMIX, render
+from local.report import PlainReport, duration_text
+from slurm.conf import render
 from slurm.images import DEFAULT_REGISTRY, image_reference, image_tags
 from slurm.names import BACKUP, BACKUPS, REHEARSE, obstacle
 
@@ -48,11 +48,14 @@ def _opened(config: Any) -> tuple[Stack, Kubectl, str, PlainReport]:
 def now(config: ConfigOption = None) -> None:
     """Make a backup now, and wait for its end. Interrupted, it ends, and what it has saved stays.
 
-    The first one makes the repository. The schedule stays as it is.
+    The first one makes the repository. Keep the Secret's password outside of the cluster, too: without it nobody can
+    read the backups. The schedule stays as it is.
     """
     _, kubectl, namespace, report = _opened(config)
     refuse_restoring(kubectl, namespace)
     written = run_job(kubectl, namespace, BACKUP, report, env={"KIND": "manual"})
+    for line in (line for line in written.splitlines() if "the repository is made" in line):
+        typer.echo(line.partition(": ")[2], err=True)
     named = re.search(r"\bbackup (\d{8}T\d{6}Z):", written)  # images/backup/backups.py says which one it makes
     typer.echo(f"the backup {named[1] + ' ' if named else ''}is made; `slurmstack backup list` shows it")
 
@@ -74,7 +77,7 @@ def list_(config: ConfigOption = None, *, as_json: JsonOption = False) -> None:
     """List all backups, oldest first: id, which is the time (UTC), kind, parts with their sizes.
 
     One that is incomplete was interrupted, or failed: the parts that it has can be restored. A restore makes one of its
-    own of what it replaces: kind before-restore. At the end it says when `backup rehearse` has ended well last.
+    own of what it replaces: kind before-restore.
     """
     _, kubectl, namespace, report = _opened(config)
     found = answer_in(run_job(kubectl, namespace, BACKUPS, report, arguments=["list"]))
@@ -87,9 +90,6 @@ def list_(config: ConfigOption = None, *, as_json: JsonOption = False) -> None:
         typer.echo(f"{item['id']}  {item['kind']:<15} {parts}{marks}")
     if not found:
         typer.echo("there is no backup yet", err=True)
-    for cronjob in kubectl.items("cronjob", BACKUPS, "-n", namespace):
-        rehearsed = cronjob.get("status", {}).get("lastSuccessfulTime", "never")
-        typer.echo(f"the last rehearsal that ended well: {rehearsed}", err=True)
 
 
 @app.command()
@@ -100,7 +100,7 @@ def verify(
 ) -> None:
     """See whether the repository is whole, and read a twentieth of its content, another one each time."""
     _, kubectl, namespace, report = _opened(config)
-    share = "all" if everything else "5%"
+    share = "100%" if everything else "5%"
     run_job(kubectl, namespace, BACKUPS, report, env={"READ": share}, arguments=["verify"])
     typer.echo(f"the backups are whole ({share} of their content was read)")
 
@@ -133,10 +133,10 @@ def rehearse(
     A Job in the cluster has a MariaDB, a slurmdbd and a slurmctld of its own, with keys of its own and no volume of the
     cluster; the database takes room on the disk of its machine. No job starts in it.
 
-    Compared are the queue with accounting, and records, associations and users with what slurmdbd answers. Of the jail
-    only directories are read; `backup verify --all` reads what files hold. Exit status: 0; 1 if the backup is not as it
-    was, or could not be put back; 2 if no cluster of this one can have that release. `backup list` shows when one has
-    ended well; the alert BackupUnrehearsed fires where none has for 30 days.
+    Compared are the queue with accounting, and records, associations and users with what slurmdbd answers. The jail is
+    not: `backup verify --all` reads what files hold. Exit status: 0; 1 if the backup is not as it was, or could not be
+    put back; 2 if no cluster of this one can have that release. It also runs by itself (backup.rehearse in the stack
+    file). `status` shows when one has ended well; the alert BackupUnrehearsed fires where none has for 30 days.
 
     With another release slurmdbd converts the tables of accounting first: the time until it answers is about what an
     upgrade will take, hours where there are years of records. That release's images must be there: `slurmstack images
@@ -145,17 +145,23 @@ def rehearse(
     if tag and version is None:
         raise Failure("--tag is of the images of --version", code=USAGE)
     stack, report = open_stack(config), PlainReport(sys.stderr)
-    other = None if version is None else _under(stack, version, tag)
-    kubectl, namespace = reach(stack), stack.config.cluster.namespace
-    if other is not None:
+    how, slurm = How(env={"AT": at}), version or stack.config.slurm.version
+    if version is not None:
+        other = _under(stack, version, tag)
+        registry, role = other.images.registry or DEFAULT_REGISTRY, "database"
+        image = image_reference(role, registry=registry, tag=image_tags(version, other.images)[role])
+        how = How(env={"AT": at, "FILES": json.dumps(render(other))}, image=image)
         ensure_local_images(report, other)
-    if not _rehearse(kubectl, other or stack.config, at, report, as_json=as_json, image=_image_of(other)):
-        raise typer.Exit(FAILED)
-    if other is None:
-        # Where `backup list` and kube-state-metrics see it: no Job has this CronJob for an owner, which writes it else.
-        done = {"status": {"lastSuccessfulTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}}
-        ours = ("-n", namespace, f"--field-manager={FIELD_MANAGER}", "--type=merge", "-p", json.dumps(done))
-        kubectl.run("patch", "cronjob", BACKUPS, "--subresource=status", *ours)
+    written = run_job(reach(stack), stack.config.cluster.namespace, REHEARSE, report, **how)
+    outcome = {"slurm": slurm, **answer_in(written)}
+    if as_json:
+        typer.echo(json.dumps(outcome, indent=1))
+        return
+    took = {name: duration_text(seconds) for name, seconds in outcome["seconds"].items()}
+    typer.echo(f"backup {outcome['backup']} under Slurm {slurm} is as it was ({took.pop('total')})")
+    typer.echo(f"  compared: {', '.join(f'{number} {what}' for what, number in outcome['found'].items())}")
+    for name, seconds in took.items():
+        typer.echo(f"  {name} answered after {seconds}")
 
 
 def _under(stack: Stack, version: str, tag: str) -> ClusterConfig:
@@ -171,43 +177,6 @@ def _under(stack: Stack, version: str, tag: str) -> ClusterConfig:
     images |= {"tag": tag} if tag else {}
     slurm = {**stack.sections.get("slurm", {}), "version": version}
     return load_config({**stack.sections, "slurm": slurm, "images": images})
-
-
-def _image_of(other: ClusterConfig | None) -> str:
-    if other is None:
-        return ""
-    registry, tag = other.images.registry or DEFAULT_REGISTRY, image_tags(other.slurm.version, other.images)["database"]
-    return image_reference("database", registry=registry, tag=tag)
-
-
-_READ = {*FILES, PMIX, JOB_SUBMIT} - {"plugstack.conf"}
-"""Files that slurmctld reads in a rehearsal; the plugin of the last is in other images."""
-
-
-def _rehearse(
-    kubectl: Kubectl, config: ClusterConfig, at: str, report: Report, *, as_json: bool, image: str = ""
-) -> bool:
-    """Rehearse a backup under the release of this configuration, and tell how it ended; whether all is as it was.
-
-    `image`: that of another release than the cluster's; then the jail is of no interest. Raises Failure where it could
-    not be tried.
-    """
-    parts = [part for part in parts_of((), accounting=config.accounting.enabled) if part != "jail" or not image]
-    files = {name: text for name, text in render(config).items() if name in _READ}
-    env = {"WHAT": " ".join(parts), "AT": at, "FILES": json.dumps(files)}
-    outcome = answer_in(run_job(kubectl, config.cluster.namespace, REHEARSE, report, env=env, image=image))
-    outcome = {"backup": outcome.pop("backup"), "slurm": config.slurm.version, **outcome}
-    typer.echo(json.dumps(outcome, indent=1) if as_json else _text(outcome))
-    return bool(outcome["ok"])
-
-
-def _text(outcome: dict[str, Any]) -> str:
-    end, took = "is as it was" if outcome["ok"] else "is NOT as it was", dict(outcome["seconds"])
-    lines = [f"backup {outcome['backup']} under Slurm {outcome['slurm']} {end} ({duration_text(took.pop('total'))})"]
-    for part, counted in outcome["found"].items():
-        lines.append(f"  {part:<9} {', '.join(f'{number} {what}' for what, number in counted.items())}")
-    lines += [f"  {name} answered after {duration_text(seconds)}" for name, seconds in took.items()]
-    return "\n".join([*lines, *(f"  problem: {line}" for line in outcome["problems"])])
 
 
 def restore(
@@ -256,11 +225,11 @@ def restore(
     question = f"{', '.join(parts)} of {whereabouts(stack, kubectl)} will be as in backup {found}"
     question += f"; {len(jobs)} running jobs end" if jobs else ""
     if not yes:
-        refuse_unless_agreed(question)
+        refuse_unless_agreed(question, name=namespace)
     with held(kubectl, namespace, "restore", report):
         output = Restoring(kubectl, namespace, parts, report).run(found, copy=copy, start=not leave_stopped)
     for line in output.splitlines():
-        if "restore: " in line:
+        if line.startswith("backup: "):
             typer.echo(line, err=True)
     stopped = ". Slurm is stopped: `slurmstack up` starts it" if leave_stopped else ""
     typer.echo(f"{', '.join(parts)}: as in backup {found}. Tokens and host keys are this cluster's, as before{stopped}")

@@ -36,7 +36,7 @@ from cli.change.owner import (
 )
 from cli.change.plan import KINDS, OPERATED, OPERATOR, RIGHTS_OUTSIDE
 from cli.commands.cluster import EngineOption, YesOption, choose, require_terminal
-from cli.commands.options import ConfigOption
+from cli.commands.options import ConfigOption, is_typed
 from cli.engine import pulumi as engines
 from cli.errors import Failure, Refused
 from cli.kubectl.client import (
@@ -146,14 +146,13 @@ def _refuse_protected(stack: Stack, *, by_pulumi: bool, delete_data: bool) -> No
 
 def _is_agreed(stack: Stack, kubectl: Kubectl | None, *, delete_data: bool) -> bool:
     """Ask, and name what is lost."""
-    question = "Destroy it?"
+    namespace = stack.config.cluster.namespace
     typer.echo(f"This deletes the cluster in {whereabouts(stack, kubectl)}.")
     if delete_data and kubectl:
-        question = "Destroy it, with all of this?"
-        lost = data_of(kubectl, stack.config.cluster.namespace).lines
+        lost = data_of(kubectl, namespace).lines
         typer.echo("\n".join(("Lost for good:", *(f"  {line}" for line in lost))))
     require_terminal()
-    return typer.confirm(question)
+    return is_typed("All of this goes", namespace) if delete_data else typer.confirm("Destroy it?")
 
 
 def running_jobs(kubectl: Kubectl, namespace: str) -> list[str]:

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from cli.access.reach import reach, whereabouts
-from cli.backup.jobs import answer_in
 from cli.backup.restore import refuse_restoring
 from cli.change.lock import held
 from cli.change.owner import require_own
@@ -19,6 +18,7 @@ from cli.errors import USAGE, Failure, Refused
 from cli.jail import roots
 from cli.jail.roots import FIRST
 from cli.kubectl.client import Kubectl
+from cli.kubectl.jobs import answer_in
 from cli.stack import Stack, open_stack
 from config.sections.storage import ROOT_NAME
 from local.report import PlainReport

@@ -30,10 +30,18 @@ def named(text: str) -> Path:
     return Path(text)
 
 
-def refuse_unless_agreed(question: str) -> None:
-    """Ask whether to go on. Raises Refused where the answer is no, or where there is no terminal to ask at."""
-    if not (sys.stdin.isatty() and typer.confirm(f"{question}. Go on?")):
+def refuse_unless_agreed(question: str, *, name: str = "") -> None:
+    """Ask whether to go on. `name`: what has to be typed for that, where a lot is replaced.
+
+    Raises Refused where the answer is another one, or where there is no terminal to ask at.
+    """
+    if not (sys.stdin.isatty() and (is_typed(question, name) if name else typer.confirm(f"{question}. Go on?"))):
         raise Refused(question, hint="--yes does it")
+
+
+def is_typed(question: str, name: str) -> bool:
+    """Whether somebody types that name, and so knows which cluster it is."""
+    return bool(typer.prompt(f"{question}. Type {name} to go on", default="", show_default=False) == name)
 
 
 @contextmanager

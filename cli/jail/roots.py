@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from cli.access.reach import reach
-from cli.backup.jobs import answer_in, open_jobs, run_document
 from cli.change.engine_plan import EnginePlan
 from cli.change.owner import jail_root_of, release_of, root_of
 from cli.change.plan import Plan
 from cli.errors import Failure, Refused
 from cli.kubectl.client import Kubectl
+from cli.kubectl.jobs import answer_in, open_jobs, run_document
 from cli.stack import Stack
 from config.cluster import ClusterConfig
 from local.report import PlainReport, Report

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from subprocess import CompletedProcess
 from typing import Any, TypeVar
 
-from cli.backup.jobs import statuses
 from cli.change.owner import ROTATING
 from cli.errors import Failure
 from cli.kubectl.client import FIELD_MANAGER, Kubectl, complaint
+from cli.kubectl.jobs import statuses
 from local.report import Report, Step
 from slurm.names import GENERATED
 

@@ -15,7 +15,7 @@ from cli.status.questions import ListedNode
 from cli.status.read import Jail, Pool, Queue, Roll, Status
 from cli.status.snapshot import lost_slurmctld
 from cli.text import ago, open_console, printable
-from slurm.names import ACCOUNTING, ACCOUNTING_HOST, CONTROLLER_HOST, WORKER
+from slurm.names import ACCOUNTING, ACCOUNTING_HOST, BACKUP, CONTROLLER_HOST, REHEARSE, WORKER
 
 _LISTED = 8
 """Nodes and pods of a pool that are shown one by one; the others are counted."""
@@ -24,6 +24,9 @@ _NAMES = 4
 """Names of nodes in one line."""
 
 _GIB = 2**30
+
+_BACKUPS = {BACKUP: "last backup", REHEARSE: "proven restore"}
+"""CronJob -> what its last success is."""
 
 
 def print_status(status: Status) -> None:
@@ -112,6 +115,7 @@ def _facts(status: Status) -> Iterator[tuple[str, Text]]:
         yield "queue", _queue(status.queue)
     if status.jail is not None:
         yield "jail", _jail(status.jail)
+    yield from ((_BACKUPS[name], _proven(moment)) for name, moment in status.backups.items())
     held = defaultdict(list)
     for node in status.nodes:
         held[node.confinement].append(node.name)
@@ -162,6 +166,14 @@ def _jail(jail: Jail) -> Text:
     version = f"populated with version {printable(jail.version)}" if jail.version else "not populated"
     homes = f", homes: {_free(*jail.homes)}" if jail.homes is not None else ""
     return Text(f"mounted in {jail.seen_by}, {_free(jail.size, jail.free)}, {version}{homes}")
+
+
+def _proven(moment: str | None) -> Text:
+    """How long ago a backup or a rehearsal has ended well."""
+    if moment is None:
+        return Text("none that ended well", style="red")
+    since = _seconds_since(moment.removesuffix("Z"))
+    return Text(printable(moment) if since is None else f"{ago(since)} ago")
 
 
 def _free(size: int, free: int) -> str:

@@ -54,6 +54,7 @@ class ListedNode:
 
 
 KINDS = {
+    "cronjobs": ("CronJob", "backups"),
     "pods": ("Pod", "pods"),
     "services": ("Service", "services"),
     "nodes": ("Node", "machines"),
@@ -95,7 +96,7 @@ class Wanted:
 
 
 STATUS = Wanted(
-    kinds=(("pods", "statefulsets", "services"),),
+    kinds=(("pods", "statefulsets", "services", "cronjobs"),),
     first=("configuration", "sinfo"),
     then=("jobs",),
     jobs=JobList("id", "state", "reason"),

@@ -22,7 +22,7 @@ from config.cluster import ClusterConfig
 from images.common.readiness import JAIL_MARKER
 from images.common.slurm_jobs import PENDING, RUNNING, Job
 from images.common.slurm_node import OURS
-from slurm.names import HOMES_ENV, JAIL_DIR, POOL_LABEL, REST, REST_PORT, node_name
+from slurm.names import BACKUP, HOMES_ENV, JAIL_DIR, POOL_LABEL, REHEARSE, REST, REST_PORT, node_name
 
 _JAIL_SECONDS = 5
 """For the answer: a file server that is away never gives one."""
@@ -134,6 +134,8 @@ class Status:
     """None where slurmctld does not answer."""
     jail: Jail | None = None
     """None where no pod could be asked."""
+    backups: Mapping[str, str | None] = field(default_factory=dict)
+    """`backup`, `rehearse`: when the last one ended well, as Kubernetes writes times. Empty without backups."""
     versions: Mapping[str, Any] = field(default_factory=dict)
     """`slurm` as slurmctld's container has it, `images` (their tags: several while pods are replaced), `slurmstack`."""
     kept: tuple[str, ...] = ()
@@ -185,6 +187,11 @@ def read_status(kubectl: Kubectl, config: ClusterConfig) -> Status:
         rolls=tuple(_rolls(cluster)),
         queue=queue_of(cluster.jobs) if not slurmctld and "jobs" not in unread else None,
         jail=jail,
+        backups={
+            name: item.get("status", {}).get("lastSuccessfulTime")
+            for item in cluster.of("CronJob")
+            if (name := item["metadata"]["name"]) in {BACKUP, REHEARSE}
+        },
         versions={
             "slurm": str((cluster.configuration or {}).get("slurm_version") or ""),
             "images": image_tags(pod.item for pod in pods),

@@ -96,6 +96,16 @@ class Monitoring(Section):
         return "has both install and existing: one Prometheus reads the metrics; remove one of them" if both else None
 
 
+Schedule = Annotated[
+    str,
+    Matching(
+        r"^ *[0-9*,/-]+( +[0-9*,/-]+){4} *$",
+        "is not a schedule: five fields (minute, hour, day, month, weekday) of numbers, such as '0 2 * * *'",
+    ),
+    AfterValidator(lambda text: " ".join(text.split())),
+]
+
+
 class Keep(Section):
     """Backups that are kept; what is older goes. A backup may count for several of them."""
 
@@ -148,15 +158,10 @@ class Backup(Section):
     """Secret in the namespace, which you make, with the keys `access-key-id`, `secret-access-key` and `password`. The
     last encrypts the backups: without it nobody can read them, so keep it outside of the cluster too. `ca.crt`, where
     the store's certificate is of an authority of your own."""
-    schedule: Annotated[
-        str,
-        Matching(
-            r"^ *[0-9*,/-]+( +[0-9*,/-]+){4} *$",
-            "is not a schedule: five fields (minute, hour, day, month, weekday) of numbers, such as '0 2 * * *'",
-        ),
-        AfterValidator(lambda text: " ".join(text.split())),
-    ] = "0 2 * * *"
+    schedule: Schedule = "0 2 * * *"
     """When a backup is made, as cron has it, in UTC."""
+    rehearse: Schedule | None = "0 5 * * 0"
+    """When the last backup is rehearsed, on Sundays by default. null: by `slurmstack backup rehearse` alone."""
     keep: Keep = Field(default_factory=Keep)
     """Backups that are kept."""
     exclude: Annotated[
@@ -175,6 +180,8 @@ class Backup(Section):
     """Paths in the jail that are left out. `/tmp`, `/var/tmp` and `/run` always are."""
     largest_file: Quantity = "1Ti"
     """Files of the jail that are larger are left out. A file of mere holes, which takes no room, has a size too."""
+    bandwidth: Quantity | None = None
+    """Bytes a second to and from the store, at most. Default: no bound. Of CPUs it takes two, and what others leave."""
     time_limit: Annotated[Span, span_of(60, 7 * 86_400)] = "12h"
     """How long a backup or a rehearsal may take before it is given up."""
 

@@ -1,1 +1,1 @@
-"""Backups: programs that save a cluster's state, database, keys and jail with restic, and put them back."""
+"""Backups: one program that saves a cluster's state, database, keys and jail with restic, and puts them back."""

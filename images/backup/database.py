@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Final
 
 from images.accounting.check_database import RENDERED, Storage, install_certificates, storage_of
@@ -25,8 +25,6 @@ _JOB_IDS: Final = "job ids"
 _FIRST_UNUSABLE: Final = 0x03FF0000
 """Slurm's MaxJobId by default. Ids of federations are above; slurmctld that is told to go on there begins with 1."""
 
-_CLIENT: Final = "/usr/bin/mariadb"
-_DUMPER: Final = "/usr/bin/mariadb-dump"
 _RUN: Final = Path("/run/slurmstack")
 
 
@@ -43,17 +41,15 @@ class Database:
 
         Procedures are left out: slurmdbd makes its own at each start.
         """
-        how = [
-            *("--single-transaction", "--quick", "--skip-lock-tables"),
-            *("--no-tablespaces", "--hex-blob", "--skip-triggers"),
-            f"--ignore-table={self._storage.database}.{MARKS}",
-        ]
-        return [_DUMPER, f"--defaults-file={self._options}", *how, self._storage.database]
+        name = self._storage.database
+        how = ["--single-transaction", "--quick", "--skip-lock-tables", "--no-tablespaces", "--hex-blob"]
+        left = ["--skip-triggers", f"--ignore-table={name}.{MARKS}"]
+        return ["/usr/bin/mariadb-dump", f"--defaults-file={self._options}", *how, *left, name]
 
     @property
     def load(self) -> list[str]:
         """Command line that reads a dump from standard input; it ends at the first statement that fails."""
-        return [_CLIENT, f"--defaults-file={self._options}", f"--database={self._storage.database}"]
+        return ["/usr/bin/mariadb", f"--defaults-file={self._options}", f"--database={self._storage.database}"]
 
     def ask(self, sql: str) -> list[str]:
         """Lines of the answer. Raises CannotGoOnError."""
@@ -76,22 +72,21 @@ class Database:
             sql.append(f"SELECT value FROM {MARKS} WHERE name = '{_JOB_IDS}'")  # noqa: S608
         return max(int(line) for line in self.ask(" UNION ".join(sql)) if line != "NULL")
 
-    def records(self, cluster: str, newest: int) -> dict[str, list[str]]:
-        """What a dump has, before slurmdbd has seen it: how many jobs; those without an end, and the last so many.
+    def records(self, cluster: str, newest: int) -> dict[str, set[str]]:
+        """What a dump has, before slurmdbd has seen it: the last so many jobs, and who may have some.
 
-        And who has them. Numbers are as the database writes them. Nothing where no slurmctld had registered yet.
+        `open`: jobs without an end, with the id of their array and their time. Nothing is there where no slurmctld had
+        registered yet.
         """
-        if f"{cluster}_job_table" not in self.tables():
-            return {}
-        jobs, alive = f"FROM `{cluster}_job_table` WHERE deleted = 0", "WHERE deleted = 0"
+        of_jobs, alive = f"FROM `{cluster}_job_table` WHERE deleted = 0", "WHERE deleted = 0"
         asked = {
-            "records": f"SELECT COUNT(*) {jobs}",
-            "open": f"SELECT id_job, id_array_job, time_submit {jobs} AND time_end = 0",
-            "newest": f"SELECT id_job {jobs} ORDER BY job_db_inx DESC LIMIT {newest}",
+            "jobs": f"SELECT id_job {of_jobs} ORDER BY job_db_inx DESC LIMIT {newest}",
             "associations": f"SELECT id_assoc FROM `{cluster}_assoc_table` {alive}",  # noqa: S608  our own names
             "users": f"SELECT name FROM user_table {alive}",  # noqa: S608
+            "open": f"SELECT id_job, id_array_job, time_submit {of_jobs} AND time_end = 0",
         }
-        return {what: self.ask(sql) for what, sql in asked.items()}
+        is_there = f"{cluster}_job_table" in self.tables()
+        return {what: {*self.ask(sql)} if is_there else set() for what, sql in asked.items()}
 
     def refuse_others(self, cluster: str) -> None:
         """Raise RefusedError where another cluster has its records here: they would be of the backup's time, too."""
@@ -100,8 +95,7 @@ class Database:
             if others:
                 raise RefusedError(
                     f"the database at {self._storage.where} has the records of other clusters, too, which would go: "
-                    f"{', '.join(others)}. Give each cluster a database of its own, or put the dump back by hand "
-                    "(docs/backups.md)"
+                    f"{', '.join(others)}. Give each cluster a database of its own"
                 )
 
     def remember(self, cluster: str) -> None:
@@ -110,23 +104,21 @@ class Database:
         With the numbers of the backup's time, what was made since would share them with what is made afterwards.
         """
         self.ask(f"CREATE TABLE IF NOT EXISTS {MARKS} (name VARCHAR(190) PRIMARY KEY, value BIGINT UNSIGNED NOT NULL)")
-        reached = {_JOB_IDS: self.highest_id(cluster)}
-        for table, column in self._numbered():
-            (reached[table],) = (int(line) for line in self.ask(f"SELECT COALESCE(MAX(`{column}`), 0) FROM `{table}`"))  # noqa: S608
-        rows = ", ".join(f"('{name}', {value})" for name, value in reached.items())
-        self.ask(f"INSERT INTO {MARKS} VALUES {rows} ON DUPLICATE KEY UPDATE value = GREATEST(value, VALUES(value))")  # noqa: S608
+        numbered = f"SELECT table_name, auto_increment FROM information_schema.tables WHERE {self._numbered}"  # noqa: S608
+        rows = f"SELECT '{_JOB_IDS}', {self.highest_id(cluster)} UNION {numbered}"
+        self.ask(f"INSERT INTO {MARKS} {rows} ON DUPLICATE KEY UPDATE value = GREATEST(value, VALUES(value))")
 
     def go_on_above(self) -> None:
         """Have new records get numbers above those that are remembered."""
-        known = dict(line.split("\t") for line in self.ask(f"SELECT name, value FROM {MARKS}"))  # noqa: S608
-        for table, _ in self._numbered():
-            self.ask(f"ALTER TABLE `{table}` AUTO_INCREMENT = {int(known.get(table, 0)) + 1}")
+        numbered = self.ask(f"SELECT table_name FROM information_schema.tables WHERE {self._numbered}")  # noqa: S608
+        for table, number in (line.split("\t") for line in self.ask(f"SELECT name, value FROM {MARKS}")):  # noqa: S608
+            if table in numbered:
+                self.ask(f"ALTER TABLE `{table}` AUTO_INCREMENT = {int(number) + 1}")
 
-    def _numbered(self) -> list[tuple[str, str]]:
-        """Tables whose records the database numbers, with that column."""
-        where = f"table_schema = '{self._storage.database}' AND extra LIKE '%auto_increment%'"
-        lines = self.ask(f"SELECT table_name, column_name FROM information_schema.columns WHERE {where}")  # noqa: S608
-        return [(table, column) for table, column in (line.split("\t") for line in lines) if table != MARKS]
+    @property
+    def _numbered(self) -> str:
+        """Tables whose records the database numbers."""
+        return f"table_schema = '{self._storage.database}' AND auto_increment IS NOT NULL"
 
     def empty(self) -> None:
         """Drop all tables of slurmdbd: those that a dump does not have would be of another time."""
@@ -144,12 +136,8 @@ def of_slurmdbd() -> Storage:
 def opened(storage: Storage, log: Log) -> Iterator[Database]:
     """The database; the file with its password goes at the end."""
     install_certificates((0, 0), log)
-    options = _RUN / "database.cnf"
-    with os.fdopen(os.open(options, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+    with NamedTemporaryFile("w", dir=_RUN, suffix=".cnf", encoding="utf-8") as options:  # made with mode 0600
         # mariadb-dump ends at an option that it does not know.
-        known = (line for line in storage.client_options().splitlines() if not line.startswith("connect-timeout="))
-        file.write("\n".join(known) + "\n")
-    try:
-        yield Database(storage, options)
-    finally:
-        options.unlink(missing_ok=True)
+        options.write(storage.client_options().replace("connect-timeout=", "loose-connect-timeout="))
+        options.flush()
+        yield Database(storage, Path(options.name))

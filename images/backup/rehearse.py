@@ -1,4 +1,4 @@
-"""rehearse: puts queue and records of a backup into daemons of its own, starts them, and compares; JSON at the end.
+"""Puts queue and records of a backup into daemons of its own, starts them, and compares; JSON at the end.
 
 All is in one container, with a key of munge and a password that it has made up: whom slurmctld and slurmdbd find in
 what was put back, nodes above all, takes nothing from them. Nothing of the cluster is mounted.
@@ -18,10 +18,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from images.accounting.check_database import Storage, storage_of, with_password
-from images.backup import database, restic, state
+from images.backup import database, state
 from images.backup.backups import ID_FORMAT, readable
 from images.backup.restic import STAGE, STATE
 from images.backup.restore import fetch_state, load
@@ -29,8 +29,7 @@ from images.common.command import run
 from images.common.files import Owner, own_tree, write_atomically
 from images.common.log import Log
 from images.common.mariadb import PASSWORD
-from images.common.process import CannotGoOnError, program, required_env
-from images.common.readiness import can_connect
+from images.common.process import CannotGoOnError
 from images.common.sidecars import MUNGE_KEY
 
 CONF: Final = STAGE / "conf"
@@ -39,6 +38,7 @@ CONF: Final = STAGE / "conf"
 NEWEST: Final = 500
 """Records of accounting that slurmdbd is asked for, the last of them."""
 
+_CLUSTER: Final = Path("/config/slurm")
 _PROGRAMS: Final = "/usr/libexec/slurmstack"
 
 _CONVERTING_SECONDS: Final = 4 * 3600.0
@@ -47,9 +47,6 @@ _CONVERTING_SECONDS: Final = 4 * 3600.0
 _ANSWER_SECONDS: Final = 120.0
 _SAVED_WITHIN: Final = 10
 """Seconds after which slurmctld has saved a job that it has accepted: it does so within five."""
-
-_NOTHING: Final[dict[str, Collection[str]]] = dict.fromkeys(("records", "open", "newest", "associations", "users"), ())
-"""What there is to compare without accounting."""
 
 _SLURMDBD_CONF: Final = f"""\
 AuthType=auth/munge
@@ -97,38 +94,20 @@ def _closed(line: str) -> str:
     return re.sub(r"(?i)\sState=\S+", "", line) + " State=DOWN"
 
 
-def judge(
-    backup: str,
-    dumped: Mapping[str, Collection[str]],
-    answered: Mapping[str, Collection[str]],
-    scripts: Collection[str],
-) -> tuple[dict[str, dict[str, int]], list[str]]:
-    """What was found, by part, and what is not as it was.
+def queued(backup: str, opened: Collection[str], scripts: Collection[str]) -> set[str]:
+    """Jobs that slurmctld must have, of those without an end in the dump: `scripts` has those of the backup.
 
-    `dumped`: what the dump has, as `Database.records` says it. `answered`: what slurmdbd and slurmctld have of that.
-    `scripts`: jobs that have one in the backup.
+    What was submitted later came between the two parts of the backup.
     """
-    # What was submitted later came between the two parts of the backup.
     begun = datetime.strptime(backup, ID_FORMAT).replace(tzinfo=UTC).timestamp()
-    known = [line.split("\t") for line in dumped["open"]]
-    known = [each for each in known if int(each[2]) < begun - _SAVED_WITHIN]
-    missing = [job for job, *array, _ in known if job not in answered["jobs"] and {job, *array} & {*scripts}]
-    problems = [f"state: slurmctld has lost jobs of the queue: {_named(missing)}"] if missing else []
-    for what in ("newest", "associations", "users"):
-        if lost := sorted({*dumped[what]} - {*answered[what]}):
-            name = "records of jobs" if what == "newest" else what
-            problems.append(f"database: slurmdbd does not know {name}: {_named(lost)}")
-    counted = {"records": int(next(iter(dumped["records"]), 0)), "asked": len({*dumped["newest"]})}
-    counted |= {what: len(dumped[what]) for what in ("associations", "users")}
-    return {"state": {"jobs": len(answered["jobs"]), "compared": len(known)}, "database": counted}, problems
+    known = [line.split("\t") for line in opened]
+    return {job for job, *array, time in known if int(time) < begun - _SAVED_WITHIN and {job, *array} & {*scripts}}
 
 
-def _named(lost: Sequence[str]) -> str:
-    return ", ".join(lost[:10]) + (f" and {len(lost) - 10} more" if len(lost) > 10 else "")
-
-
-def _last_words(log: Path) -> str:
-    return " | ".join(log.read_text(encoding="utf-8", errors="replace").strip().split("\n")[-5:])
+def lost(dumped: Mapping[str, set[str]], answered: Mapping[str, set[str]]) -> list[str]:
+    """What the backup has, and the daemons that were started from it do not know."""
+    gone = {what: sorted(dumped[what] - answered[what]) for what in dumped}
+    return [f"{len(each)} {what}, such as {', '.join(each[:10])}" for what, each in gone.items() if each]
 
 
 class Daemons:
@@ -136,8 +115,8 @@ class Daemons:
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._env = {**os.environ, "SLURM_CONF": str(CONF / "slurm.conf")}
-        self._started: dict[str, subprocess.Popen[bytes]] = {}
+        mine = {key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "RESTIC_", "TMPDIR"))}
+        self._env = {**mine, "SLURM_CONF": str(CONF / "slurm.conf")}
         self.seconds: dict[str, float] = {}
         """Until each was ready."""
 
@@ -155,9 +134,9 @@ class Daemons:
             )  # fmt: skip
         while not ready():
             if process.poll() is not None or time.monotonic() - begun > seconds:
-                raise CannotGoOnError(f"{name} does not start with what is in the backup: {_last_words(log_file)}")
+                words = " | ".join(log_file.read_text(encoding="utf-8", errors="replace").strip().split("\n")[-5:])
+                raise CannotGoOnError(f"{name} does not start with what is in the backup: {words}")
             time.sleep(0.2)
-        self._started[name] = process
         self.seconds[name] = round(time.monotonic() - begun, 1)
 
     def answers(self, *command: str) -> bool:
@@ -165,22 +144,26 @@ class Daemons:
         return run(command, env=self._env).ok
 
     def words(self, *command: str) -> set[str]:
-        """What a command of Slurm prints; slurmctld may read its queue yet. Raises CannotGoOnError."""
-        until = time.monotonic() + _ANSWER_SECONDS
-        while not (done := run(command, timeout=_ANSWER_SECONDS, env=self._env)).ok:
-            for name in (name for name, process in self._started.items() if process.poll() is not None):
-                why = _last_words(CONF / f"{name}.log")
-                raise CannotGoOnError(f"{name} has ended with what is in the backup: {why}")
-            if time.monotonic() > until:
-                raise CannotGoOnError(f"{command[0]}: {done.message}")
-            time.sleep(0.5)
+        """What a command of Slurm prints. Raises CannotGoOnError."""
+        done = run(command, timeout=_ANSWER_SECONDS, env=self._env)
+        if not done.ok:
+            raise CannotGoOnError(f"{command[0]}: {done.message}")
         return {*done.stdout.split()}
 
 
-def _prepare(files: Mapping[str, str], owner: Owner) -> Storage:
-    """Write what the daemons read, with a password of its own. Returns the way to the database."""
+def _prepare(owner: Owner) -> Storage:
+    """Write what the daemons read, with a password of its own. Returns the way to the database.
+
+    `FILES`: those of another release, as JSON; else they are those of the cluster.
+    """
     CONF.mkdir()
     STATE.mkdir(mode=0o700)
+    own = {path.name: path.read_text(encoding="utf-8") for path in _CLUSTER.glob("*.*") if path.is_file()}
+    given = json.loads(os.environ.get("FILES") or json.dumps(own))
+    # The plugin of plugstack.conf is in other images.
+    files = {
+        name: text for name, text in given.items() if name.endswith((".conf", ".lua")) and name != "plugstack.conf"
+    }
     for name, content in files.items():
         (CONF / name).write_text(scratch_conf(content) if name == "slurm.conf" else content, encoding="utf-8")
     password = secrets.token_hex(16)
@@ -191,50 +174,48 @@ def _prepare(files: Mapping[str, str], owner: Owner) -> Storage:
     return storage_of(_SLURMDBD_CONF, password)
 
 
-def rehearse(log: Log) -> dict[str, Any]:
-    """How it has ended. Raises CannotGoOnError where the backup could not be put back, or nothing starts from it."""
+def rehearse(log: Log) -> None:
+    """Print how it has ended. Raises CannotGoOnError where it could not be put back, or is not as it was."""
     begun, user = time.monotonic(), pwd.getpwnam("slurm")
-    owner, repository = (user.pw_uid, user.pw_gid), restic.repository()
-    repository.open(make=False, log=log)
-    what = required_env("WHAT").split()
-    backup = readable(repository, [part for part in what if part != "jail"], and_jail="jail" in what)
+    owner, cluster = (user.pw_uid, user.pw_gid), os.environ.get("CLUSTER_NAME", "")
+    backup = readable(["state", *(["database"] if cluster else [])])
     log(f"putting backup {backup.id} into daemons of its own")
-    storage, daemons = _prepare(json.loads(required_env("FILES")), owner), Daemons(log)
+    storage, daemons = _prepare(owner), Daemons(log)
     daemons.start([f"{_PROGRAMS}/munged"], lambda: daemons.answers("munge", "--no-input"))
-    fetch = partial(fetch_state, repository, backup.snapshot("state"))
+    fetch = partial(fetch_state, backup.snapshot("state"))
     state.put_back(STATE, fetch, backup=backup.id, highest=0, log=log)
-    dumped, answered = dict[str, Collection[str]](_NOTHING), dict[str, Collection[str]](_NOTHING)
-    if "database" in what:
-        cluster = required_env("CLUSTER_NAME")
+    dumped, answered = dict[str, set[str]](), dict[str, set[str]]()
+    if cluster:
         probe = ("mariadb", "--defaults-file=/run/mysqld/probe.cnf", "--execute", "SELECT 1")
         daemons.start([f"{_PROGRAMS}/mariadbd"], lambda: daemons.answers(*probe))
         with database.opened(storage, log) as target:
-            load(target, repository, backup.snapshot("database"), cluster)
-            dumped |= target.records(cluster, NEWEST)
-        listens = partial(can_connect, "127.0.0.1:6819")
-        daemons.start(["/usr/sbin/slurmdbd", "-D"], listens, seconds=_CONVERTING_SECONDS, user="slurm")
+            load(target, backup.snapshot("database"), cluster)
+            dumped = target.records(cluster, NEWEST)
+        knows = partial(daemons.answers, "sacctmgr", "--noheader", "show", "cluster")
+        daemons.start(["/usr/sbin/slurmdbd", "-D"], knows, seconds=_CONVERTING_SECONDS, user="slurm")
         (STATE / "clustername").unlink(missing_ok=True)  # as images/controller/slurmctld.py: it takes slurmdbd's id
-        as_list, jobs = ("--noheader", "--parsable2"), ",".join(dumped["newest"])
-        sacct = ("sacct", "--allusers", "--allocations", "--duplicates", *as_list, "--format=JobIDRaw")
-        answered |= {
-            "newest": daemons.words(*sacct, "--starttime=1970-01-02", f"--jobs={jobs}") if jobs else (),
-            "associations": daemons.words(
-                "sacctmgr", *as_list, "show", "associations", f"cluster={cluster}", "format=id"
-            ),
-            "users": daemons.words("sacctmgr", *as_list, "show", "user", "format=user"),
-        }
+        answered = _records(daemons, cluster, dumped["jobs"])
     scripts = {path.name.removeprefix("job.") for path in STATE.glob("hash.*/job.*")}  # slurmctld removes some
     own_tree(STATE, owner)
     never_saved = (STATE / "clustername").exists() and not (STATE / "assoc_usage").exists()  # as there
     slurmctld = ["/usr/sbin/slurmctld", "-D", *(["-i"] if never_saved else []), "-f", str(CONF / "slurm.conf")]
-    daemons.start(slurmctld, lambda: daemons.answers("scontrol", "ping"))
-    answered["jobs"] = daemons.words("squeue", "--all", "--states=all", "--noheader", "--format=%A")
-    found, problems = judge(backup.id, dumped, answered, scripts)
+    daemons.start(slurmctld, lambda: daemons.answers("squeue"))  # it may read its queue for a while
+    answered["in the queue"] = daemons.words("squeue", "--all", "--states=all", "--noheader", "--format=%A")
+    dumped["in the queue"] = queued(backup.id, dumped.pop("open", ()), scripts)
+    if problems := lost(dumped, answered):
+        raise CannotGoOnError(f"backup {backup.id} is NOT as it was; Slurm has lost {'; '.join(problems)}")
     seconds = {**daemons.seconds, "total": round(time.monotonic() - begun, 1)}
-    return {"backup": backup.id, "ok": not problems, "seconds": seconds, "found": found, "problems": problems}
+    found = {what: len(each) for what, each in dumped.items()}
+    print(json.dumps({"backup": backup.id, "seconds": seconds, "found": found}))
 
 
-def main() -> None:
-    """Entry point."""
-    with program("rehearse") as log:
-        print(json.dumps(rehearse(log)))
+def _records(daemons: Daemons, cluster: str, newest: Collection[str]) -> dict[str, set[str]]:
+    """What slurmdbd has of what a dump has."""
+    as_list = ("--noheader", "--parsable2")
+    sacct = ("sacct", "--allusers", "--allocations", "--duplicates", *as_list, "--format=JobIDRaw")
+    of_cluster = (f"cluster={cluster}", "format=id")
+    return {
+        "jobs": daemons.words(*sacct, "--starttime=1970-01-02", f"--jobs={','.join(newest)}") if newest else set(),
+        "associations": daemons.words("sacctmgr", *as_list, "show", "associations", *of_cluster),
+        "users": daemons.words("sacctmgr", *as_list, "show", "user", "format=user"),
+    }

@@ -1,15 +1,10 @@
-"""restic, with one repository in an S3 store: what its pods are told and see, and what it says in words that help."""
+"""restic, with the repository and the keys that are in the container's environment; and the way into the jail."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
-import shutil
 import subprocess
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -19,20 +14,15 @@ from images.common.files import lines_in
 from images.common.jail_roots import HOMES_MARK, ROOTS
 from images.common.jail_view import Bind, homes_directory, show
 from images.common.mountinfo import expect_volume, follow_no_links
-from images.common.process import CannotGoOnError, RefusedError, required_env
-
-SECRET: Final = Path("/secrets/repository")
-"""The Secret that the stack file names, in the first container of a pod alone."""
-
-HANDOVER: Final = Path("/handover")
-"""Memory that the containers of a pod share."""
-
-STATE: Final = Path("/stage/volume")
-"""The state volume."""
+from images.common.process import CannotGoOnError
 
 STAGE: Final = Path("/stage")
+STATE: Final = STAGE / "volume"
+"""The state volume."""
+
 COPIES: Final = STAGE / "state"
 KEYS: Final = Path("/secrets/keys")
+STACK_FILE: Final = Path("/secrets/stack-file")
 JAIL: Final = Path("/jail")
 
 NEVER: Final = ("proc", "sys", "dev", "run", "tmp", "var/tmp")
@@ -44,199 +34,91 @@ TAG: Final = "slurmstack"
 HOST: Final = "slurmstack"
 """What snapshots say that they are of: each pod has another name, and one repository is of one cluster."""
 
-CREDENTIALS: Final = {
-    "access-key-id": "AWS_ACCESS_KEY_ID", "secret-access-key": "AWS_SECRET_ACCESS_KEY", "password": "RESTIC_PASSWORD",
-}  # fmt: skip
-"""Key of the Secret that the stack file names -> variable in restic's environment."""
-
-AUTHORITY: Final = "ca.crt"
-"""Key of the Secret with the certificate of the authority of the store's own, where the system does not know it."""
-
-_FIRST_ANSWER_SECONDS: Final = 60.0
-"""restic itself tries for 15 minutes; so long an answer about one small object does not take."""
-
-_ENDING_SECONDS: Final = 20.0
-"""To take its lock away; Kubernetes leaves a pod 30."""
-
-_NO_REPOSITORY: Final = 10
-_WRONG_PASSWORD: Final = 12
 INCOMPLETE: Final = 3
 """Exit status where a snapshot was made, but some file could not be read."""
 
-_REFUSED: Final = ("Access Denied", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "403 Forbidden")
+_CREDENTIALS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "RESTIC_PASSWORD")
+_AUTHORITY: Final = Path("/secrets/repository/ca.crt")
+"""Certificate of the authority of the store's own, where the Secret has one."""
 
-_SINGLE_FILES: Final = re.compile(r"There were \d+ errors")
-_OF_THE_VOLUME: Final = re.compile(r"(?!.*xattr\.).*: (no space left on device|read-only file system)[\"']$")
-"""A volume that takes nothing more. Attributes of one file may have no room, whatever its volume has."""
+_NO_REPOSITORY: Final = 10
+_FIRST_ANSWER: Final = ("timeout", "--signal=KILL", "60")
+"""restic itself tries for 15 minutes; so long an answer about one small object does not take."""
 
 
-class Repository:
-    """The repository of one stack."""
+def call(*arguments: str, stdout: int | IO[bytes] | None = None, limit: tuple[str, ...] = ()) -> Result:
+    """Run restic to its end. `stdout`: who else gets what it prints. `limit`: a command before it."""
+    env = {
+        **os.environ,
+        **{key: os.environ.get(key, "").strip() for key in _CREDENTIALS},
+    }  # an editor adds a line's end
+    trusted = ["--cacert", str(_AUTHORITY)] if _AUTHORITY.is_file() else []
+    kib = int(os.environ.get("BANDWIDTH") or 0) // 1024
+    slowly = [f"--limit-upload={kib}", f"--limit-download={kib}"] if kib else []
+    process = subprocess.Popen(
+        [*limit, RESTIC, "--cleanup-cache", "--retry-lock=10m", *trusted, *slowly, *arguments],
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE if stdout is None else stdout,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        out, err = process.communicate()
+    finally:  # where this program is to end: restic's lock would stay for half an hour
+        process.terminate()
+        process.wait()
+    return Result(
+        code=process.returncode, stdout=(out or b"").decode(errors="replace"), stderr=err.decode(errors="replace")
+    )
 
-    def __init__(self, url: str, credentials: Path, *, region: str, cache: Path = CACHE) -> None:
-        """`url`: `https://HOST[:PORT]/BUCKET/PREFIX`. `credentials`: directory with files like the Secret's keys.
 
-        Raises RefusedError with the name of a key that is not there, or cannot be used; never with its value.
-        """
-        self.url = url
-        self._environment = {
-            "PATH": os.environ["PATH"], "TZ": "UTC", "TMPDIR": str(cache), "AWS_DEFAULT_REGION": region,
-        }  # fmt: skip
-        for name, variable in CREDENTIALS.items():
-            file = credentials / name
-            value = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
-            if not value or len(value.split()) > 1:
-                raise RefusedError(
-                    f"backup.credentials_secret: the Secret's key {name!r} is missing, empty or of several words; "
-                    f"it needs {', '.join(CREDENTIALS)}"
-                )
-            self._environment[variable] = value
-        ca = credentials / AUTHORITY
-        trusted = ["--cacert", str(ca)] if ca.is_file() else []
-        self._command = [RESTIC, "--repo", f"s3:{url}", "--cache-dir", str(cache), "--cleanup-cache", *trusted]
+def must(what: str, *arguments: str) -> str:
+    """What restic prints. Raises CannotGoOnError: `what` could not be done, and why."""
+    done = call(*arguments)
+    if not done.ok:
+        raise CannotGoOnError(f"{what}: {last_words(done)}")
+    return done.stdout
 
-    def run(self, *arguments: str, seconds: float | None = None, stdout: int | IO[bytes] | None = None) -> Result:
-        """Run restic to its end. `seconds`: at most. `stdout`: who else gets what it prints."""
-        process = subprocess.Popen(
-            [*self._command, "--retry-lock", "10m", *arguments],
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE if stdout is None else stdout,
-            stderr=subprocess.PIPE,
-        )
+
+def open_repository(*, make: bool = False) -> bool:
+    """See that the repository is there; `make`: an empty place becomes one, which is told. Raises CannotGoOnError."""
+    done = call("cat", "config", "--no-lock", limit=_FIRST_ANSWER)  # a lock is waited for longer
+    is_there = done.code != _NO_REPOSITORY
+    if make and not is_there:
+        must("the repository could not be made", "init", "--quiet")
+    elif not done.ok:
+        hint = "" if is_there else "; `slurmstack backup now` makes one"
+        raise CannotGoOnError(f"the repository cannot be opened: {last_words(done)}{hint}")
+    call("unlock", "--quiet")  # only what a killed one has left
+    return not is_there
+
+
+def _messages(done: Result) -> list[dict[str, Any]]:
+    """What restic has said on standard error: JSON as it is, other lines as messages."""
+    found = []
+    for line in filter(str.strip, lines_in(done.stderr)):
         try:
-            out, err = process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            out, err = process.communicate()
-            err += f"\nno answer within {seconds:g} s".encode()
-        finally:
-            if process.poll() is None:  # this program is to end, and restic's lock would stay for half an hour
-                process.terminate()
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(_ENDING_SECONDS)
-        output, errors = (text.decode(errors="replace") for text in (out or b"", err))
-        return Result(code=process.returncode, stdout=output, stderr=errors)
-
-    def must(self, what: str, *arguments: str) -> str:
-        """What restic prints. Raises CannotGoOnError: `what` could not be done, and why."""
-        done = self.run(*arguments)
-        if not done.ok:
-            raise self.problem(what, done)
-        return done.stdout
-
-    def listed(self, snapshot: str, directory: Path) -> Iterator[bytes]:
-        """What a snapshot has in a directory, each thing a line of JSON. Raises CannotGoOnError at the end."""
-        command = [*self._command, "--no-lock", "ls", "--json", "--recursive", snapshot, str(directory)]
-        with (
-            tempfile.TemporaryFile(dir=self._environment["TMPDIR"]) as stderr,
-            subprocess.Popen(
-                command, env=self._environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr
-            ) as process,
-        ):
-            assert process.stdout is not None
-            yield from process.stdout
-            if process.wait() != 0:
-                stderr.seek(0)
-                words = stderr.read().decode(errors="replace")
-                raise self.problem("the backup cannot be listed", Result(code=process.returncode, stderr=words))
-
-    def problem(self, what: str, done: Result) -> CannotGoOnError:
-        """Why restic could not do it, in one message."""
-        if done.code == _WRONG_PASSWORD:
-            return RefusedError(
-                f"{what}: the password does not open the repository {self.url}: it was made with another one. Put that "
-                "into the Secret (its key 'password'), or take another backup.prefix for a new repository"
-            )
-        if any(word in done.stderr for word in _REFUSED):
-            return RefusedError(
-                f"{what}: the S3 store refuses the access key for {self.url}: look at access-key-id and "
-                "secret-access-key in the Secret, and at what that key may do with the bucket"
-            )
-        return CannotGoOnError(f"{what}: {last_words(done)}")
-
-    def open(self, *, make: bool, log: Callable[[str], None]) -> None:
-        """See that the repository is there; `make`: an empty place becomes one. Raises CannotGoOnError."""
-        done = self.run("cat", "config", "--no-lock", seconds=_FIRST_ANSWER_SECONDS)  # a lock is waited for longer
-        if done.code == _NO_REPOSITORY and not any(word in done.stderr for word in _REFUSED):
-            if not make:
-                raise RefusedError(f"there is no repository in {self.url}; `slurmstack backup now` makes one")
-            log(f"making the repository {self.url}")
-            self.must("the repository could not be made", "init", "--quiet")
-        elif not done.ok:
-            raise self.problem("the repository cannot be opened", done)
-        self.run("unlock", "--quiet")  # only what a killed one has left
-
-    def snapshots(self) -> list[Mapping[str, Any]]:
-        """All of this stack's snapshots, as restic tells them."""
-        found: list[Mapping[str, Any]] = json.loads(
-            self.must("the backups cannot be listed", "snapshots", "--json", "--tag", TAG)
-        )
-        return found
+            item = json.loads(line)
+        except ValueError:
+            item = None
+        found.append(item if isinstance(item, dict) else {"message": line.strip()})
+    return found
 
 
 def last_words(done: Result) -> str:
-    """The end of what restic has said, without its JSON."""
-    lines = [_words(line) for line in lines_in(done.stderr) if line.strip()]
-    return " | ".join(line for line in lines[-3:] if line) or f"restic ended with {done.code}"
-
-
-def _words(line: str) -> str:
-    message = _json(line)
-    return str(message.get("message") or (message.get("error") or {}).get("message", "")) if message else line.strip()
-
-
-def _json(line: str) -> dict[str, Any]:
-    """What a line tells; empty where it is none of JSON."""
-    try:
-        found = json.loads(line)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+    """The end of what restic has said."""
+    words = [str(item.get("message") or (item.get("error") or {}).get("message", "")) for item in _messages(done)[-3:]]
+    return " | ".join(" ".join(each.split()) for each in words if each) or f"restic ended with {done.code}"
 
 
 def failed_files(done: Result) -> list[str]:
     """Files that restic has said something of, in words without control characters; not of those that were gone."""
-    errors = [item for item in map(_json, lines_in(done.stderr)) if item.get("message_type") == "error"]
+    errors = [item for item in _messages(done) if item.get("message_type") == "error"]
     found = [(item.get("item"), str((item.get("error") or {}).get("message", ""))) for item in errors]
     return [f"{path!a}: {why!a}" for path, why in found if "no such file or directory" not in why]
 
 
-def is_done_but_for_files(done: Result) -> bool:
-    """Whether a restore has gone to its end, but for single files that it names."""
-    last = (lines_in(done.stderr.strip()) or [""])[-1]
-    full = any(_OF_THE_VOLUME.match(line) for line in failed_files(done))
-    return done.ok or (bool(_SINGLE_FILES.search(last)) and not full)
-
-
-# --- The pod ----------------------------------------------------------------------------------------------------------
-
-
-def repository(credentials: Path = SECRET) -> Repository:
-    """The repository of the stack, as the pod's environment names it. Raises RefusedError."""
-    return Repository(required_env("REPOSITORY"), credentials, region=required_env("REGION"))
-
-
-def hand_over(**values: Any) -> None:
-    """In the first container of a pod: leave the later ones the credentials, and values that they are told."""
-    for file in (SECRET / name for name in (*CREDENTIALS, AUTHORITY)):
-        if file.is_file():
-            shutil.copyfile(file, HANDOVER / file.name)
-            (HANDOVER / file.name).chmod(0o400)
-    (HANDOVER / "told.json").write_text(json.dumps(values), encoding="utf-8")
-
-
-def handed_over(*, last: bool = False) -> Repository:
-    """In a later container: the repository.
-
-    `last`: nobody needs the credentials any more. Then no file in this container has them: it reads a tree that users
-    write.
-    """
-    found = repository(HANDOVER)
-    if last:
-        for name in CREDENTIALS:
-            (HANDOVER / name).unlink()
-    return found
+# --- The jail ---------------------------------------------------------------------------------------------------------
 
 
 def enter_jail() -> None:
@@ -260,19 +142,8 @@ def enter_jail() -> None:
         raise CannotGoOnError(f"{what}: {error.strerror}") from None
 
 
-def read_handover() -> dict[str, Any]:
-    """What the first container has left."""
-    found: dict[str, Any] = json.loads((HANDOVER / "told.json").read_text(encoding="utf-8"))
-    return found
-
-
-def in_jail(excluded: str) -> list[str]:
-    """Arguments for restic: what it leaves alone in the jail. `excluded`: paths of users, as JSON."""
-    paths = [*(f"/{path}/*" for path in NEVER), *json.loads(excluded or "[]")]
-    everywhere = [f"--exclude={JAIL}{root}{path}" for root in ("", f"/{ROOTS}/*/root") for path in paths]
-    return [*everywhere, f"--exclude={JAIL}/{ROOTS}/{HOMES_MARK}"]
-
-
-def environment(name: str, default: str = "") -> str:
-    """A variable that may be left out."""
-    return os.environ.get(name) or default
+def in_jail(below: str = str(JAIL)) -> list[str]:
+    """Arguments for restic: what it leaves alone in the jail; `EXCLUDE` has paths of users, as JSON."""
+    paths = [*(f"/{path}/*" for path in NEVER), *json.loads(os.environ.get("EXCLUDE") or "[]")]
+    everywhere = [f"--exclude={below}{root}{path}" for root in ("", f"/{ROOTS}/*/root") for path in paths]
+    return [*everywhere, f"--exclude={below}/{ROOTS}/{HOMES_MARK}"]

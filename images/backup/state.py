@@ -45,21 +45,17 @@ _PROTOCOL_OF_24_05: Final = 41
 def take(state: Path, target: Path) -> list[str]:
     """Copy all files at the top of the state directory, each whole; returns what is there. Raises CannotGoOnError."""
     target.mkdir(mode=0o700, exist_ok=True)
-    names = sorted(
-        {re.sub(r"\.(old|new)$", "", path.name) for path in state.iterdir() if path.is_file() and not path.is_symlink()}
-    )
-    return [name for name in names if _copy(state / name, target / name)]
+    names = {re.sub(r"\.(old|new)$", "", path.name) for path in state.iterdir() if path.is_file()}
+    return [name for name in sorted(names) if _copy(state / name, target / name)]
 
 
 def _copy(regular: Path, target: Path) -> bool:
-    """Whether it was there."""
+    """Whether it was there. A name that stays away is one of a slurmctld that was killed in the midst of a save."""
     for attempt in range(_TRIES):
-        # A name that stays away is one of a slurmctld that was killed in the midst of a save.
         with suppress(FileNotFoundError):
             shutil.copy2(regular if attempt < _TRIES - 1 else terms.whole(regular), target)
             return True
         time.sleep(_PAUSE)
-    target.unlink(missing_ok=True)
     if regular.name == JOBS:
         raise CannotGoOnError(f"{regular} is not there; only an unfinished version of it is")
     return False

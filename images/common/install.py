@@ -33,10 +33,7 @@ PROGRAMS = {
         "policy": "images.accounting.policy",
     },
     "backup": {
-        "backup": "images.backup.backups",
-        "backups": "images.backup.backups",
-        "restore": "images.backup.restore",
-        "rehearse": "images.backup.rehearse",
+        "backup": "images.backup.program",
     },
     "database": {"mariadbd": "images.database.mariadbd"},
     "elastic": {"elastic": "images.elastic.program"},

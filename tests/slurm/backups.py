@@ -18,7 +18,10 @@ from tests.slurm.pod import Pod
 from tests.slurm.sandbox import SlurmSandbox
 
 SAVING = (("backup-state", "state"), ("backup-jail", "jail"))
-RESTORING = {"state": "state", "database": "state", "jail": "jail"}
+RESTORING = {"state": "restore-state", "database": "restore-state", "jail": "restore-jail"}
+VARIABLES = {
+    "access-key-id": "AWS_ACCESS_KEY_ID", "secret-access-key": "AWS_SECRET_ACCESS_KEY", "password": "RESTIC_PASSWORD",
+}  # fmt: skip
 
 
 class BackupPod:
@@ -28,21 +31,20 @@ class BackupPod:
         self.sandbox = sandbox
         self._prefix, self._store = prefix, store
         jail.mkdir(exist_ok=True)
-        self.handover = self._directory("handover")
-        self.secret = self._directory("repository")
-        for name, value in KEYS.items():
-            (self.secret / name).write_text(value)
+        self.keys = dict(KEYS)
+        """The Secret that the stack file names."""
+        self.cache = self._directory("cache")
         self.homes = self._directory("homes")
         """A volume of homes, for programs that are told `HOMES=/shared/home`."""
-        stage = self._directory("stage")
+        stack, stage = self._directory("stack"), self._directory("stage")
+        (stack / "Pulumi.saved.yaml").write_text("config: {}\n")
         (stage / "volume").mkdir(exist_ok=True)
         binds = {
-            self.handover: "/handover",
-            self._directory("cache"): "/cache",
+            self.cache: "/cache",
             self._directory("run"): "/run/slurmstack",
-            self.secret: "/secrets/repository",
             sandbox.work / "secrets": "/secrets/keys/munge-key",
             sandbox.jwt_secret: "/secrets/keys/jwt-key",
+            stack: "/secrets/stack-file",
             stage: "/stage",
             sandbox.state: "/stage/volume",
             jail: "/jail",
@@ -58,35 +60,36 @@ class BackupPod:
         path.mkdir(exist_ok=True)
         return path
 
-    def run(self, program: str, steps: tuple[tuple[str, str], ...], **env: str) -> str:
+    def _told(self, port: int) -> dict[str, str]:
+        """What all containers are told."""
+        url = f"s3:http://127.0.0.1:{port}/{BUCKET}/{self._prefix}"
+        where = {"RESTIC_REPOSITORY": url, "RESTIC_CACHE_DIR": "/cache", "TMPDIR": "/cache", "TZ": "UTC"}
+        keys = {VARIABLES[name]: value for name, value in self.keys.items()}
+        return {**where, "AWS_DEFAULT_REGION": "us-east-1", "CLUSTER_NAME": "sandbox", **keys}
+
+    def run(self, *steps: tuple[str, str], **env: str) -> str:
         """Run the containers of a pod until one fails; returns what they wrote. Raises AssertionError with that."""
-        shutil.rmtree(self.handover / "keys", ignore_errors=True)
-        for file in self.handover.iterdir():
-            file.unlink()
-        url = f"http://127.0.0.1:{self.port}/{BUCKET}/{self._prefix}"
-        told = {"REPOSITORY": url, "REGION": "us-east-1", "LARGEST_FILE": str(2**40), "CLUSTER_NAME": "sandbox", **env}
-        told = {key: value for key, value in told.items() if value}
-        begun = len(self.pod.log(program))
+        told = {**self._told(self.port), "LARGEST_FILE": str(2**40), **env}
+        begun = len(self.pod.log("backup"))
         for container, step in steps:
-            code = self.pod.start_program(program, told, step, container=container).wait(240)
-            assert code == 0, f"{container} ended with {code}: {self.pod.log(program)[begun:]}"
-        return self.pod.log(program)[begun:]
+            code = self.pod.start_program("backup", told, step, container=container).wait(240)
+            assert code == 0, f"{container} ended with {code}: {self.pod.log('backup')[begun:]}"
+        return self.pod.log("backup")[begun:]
 
     def save(self, *, database: bool = True, **env: str) -> str:
         """Make a backup; its id."""
         parts = f"state{' database' if database else ''} jail"
         shutil.rmtree(self.sandbox.work / "backup-stage/state", ignore_errors=True)
         told = {"KIND": "manual", "PARTS": parts, **env}
-        self.run("backup", SAVING if "jail" in told["PARTS"] else SAVING[:1], **told)
-        return str(json.loads((self.handover / "told.json").read_text())["id"])
+        self.run(*(SAVING if "jail" in told["PARTS"] else SAVING[:1]), **told)
+        return str(json.loads((self.cache / "backup.json").read_text())["backup"])
 
     def restore(self, what: str = "state database jail", **env: str) -> str:
         """Put parts back; what the programs wrote."""
-        wanted = {"choose", *(RESTORING[part] for part in what.split())}
-        steps = [step for step in ("choose", "state", "jail") if step in wanted]
-        return self.run("restore", tuple((f"restore-{step}", step) for step in steps), WHAT=what, **env)
+        steps = dict.fromkeys(RESTORING[part] for part in what.split())
+        return self.run(*((step, step) for step in steps), WHAT=what, **env)
 
-    def rehearse(self, what: str = "state database jail") -> dict[str, Any]:
+    def rehearse(self) -> dict[str, Any]:
         """Rehearse the last backup, in a pod of its own; how it ended."""
         empty = (
             "/cache",
@@ -98,27 +101,29 @@ class BackupPod:
             "/var/lib/mysql",
         )
         binds = {self._directory(f"rehearsal{path.replace('/', '-')}"): path for path in (*empty, "/secrets/munge")}
-        pod = self.sandbox.add_pod("rehearsal", "database", {self.secret: "/secrets/repository", **binds}, munged=False)
-        files = {path.name: path.read_text() for path in self.sandbox.config_directory.iterdir() if path.is_file()}
-        told = {
-            "REPOSITORY": f"http://127.0.0.1:{self._store.listen('0.0.0.0', beside=pod.pid)}/{BUCKET}/{self._prefix}",
-            "REGION": "us-east-1", "WHAT": what, "CLUSTER_NAME": "sandbox", "MEMORY_LIMIT": str(2**30),
-            "FILES": json.dumps({name: text for name, text in files.items() if name.endswith(".conf")}),
-        }  # fmt: skip
-        code = pod.start_program("rehearse", told).wait(240)
-        said = pod.log("rehearse")
+        binds[self.sandbox.config_directory] = "/config/slurm"
+        pod = self.sandbox.add_pod("rehearsal", "database", binds, munged=False)
+        told = {**self._told(self._store.listen("0.0.0.0", beside=pod.pid)), "MEMORY_LIMIT": str(2**30)}
+        code = pod.start_program("backup", told, "rehearse", container="rehearse").wait(240)
+        said = pod.log("backup")
         self.sandbox.remove_pod("rehearsal")
         assert code == 0, said
         found: dict[str, Any] = json.loads(said.splitlines()[-1])
         return found
 
-    def verify(self, read: str = "all") -> str:
-        """Look at the whole repository."""
-        return self.run("backups", (("backups", "verify"),), READ=read)
+    def content(self, part: str, path: str) -> str:
+        """A file of the last backup, as people read it without us."""
+        done = self.pod.run(["restic", "dump", "--tag", f"part={part}", "latest", path], env=self._told(self.port))
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
-    def list(self) -> list[dict[str, Any]]:
+    def verify(self) -> str:
+        """Look at the whole repository."""
+        return self.run(("backups", "verify"), READ="100%")
+
+    def list(self, **env: str) -> list[dict[str, Any]]:
         """What there is."""
-        found: list[dict[str, Any]] = json.loads(self.run("backups", (("backups", "list"),)).splitlines()[-1])
+        found: list[dict[str, Any]] = json.loads(self.run(("backups", "list"), **env).splitlines()[-1])
         return found
 
 

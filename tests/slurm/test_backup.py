@@ -134,10 +134,8 @@ def saved_by_slurmctld() -> None:
 
 def a_rehearsal_finds_it_as_it_was(backups: BackupPod, saved: str) -> None:
     outcome = backups.rehearse()
-    assert (outcome["backup"], outcome["ok"]) == (saved, True), outcome
-    assert outcome["found"]["state"]["compared"] >= 1
-    assert outcome["found"]["database"]["records"] >= outcome["found"]["database"]["asked"] >= 1
-    assert outcome["found"]["database"]["associations"] >= 1
+    assert outcome["backup"] == saved
+    assert all(outcome["found"][what] >= 1 for what in ("jobs", "associations", "in the queue")), outcome
 
 
 @one_version

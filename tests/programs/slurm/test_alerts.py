@@ -23,7 +23,7 @@ XID = 'DCGM_FI_DEV_XID_ERRORS{{Hostname="g",gpu="0",UUID="u",err_code="{0}",hpc_
 EXPORTER = 'slurmstack_exporter_up{{source="{0}"}}'
 BACKUP = 'kube_cronjob_{0}{{namespace="slurm",cronjob="backup"}}'
 
-REHEARSED = BACKUP.replace("backup", "backups")
+REHEARSED = BACKUP.replace("backup", "rehearse")
 
 # Name of the alert -> figures (one value a minute) with which it fires, and with which it does not.
 CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {

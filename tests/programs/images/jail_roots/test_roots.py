@@ -90,8 +90,8 @@ def test_a_link_in_the_place_of_the_roots_is_not_followed(source: Path, volume: 
 
 
 def test_backups_leave_the_same_out_of_each_root(monkeypatch: pytest.MonkeyPatch, volume: Path) -> None:
-    monkeypatch.setattr(restic, "JAIL", volume)
-    left = restic.in_jail(json.dumps(["/scratch"]))
+    monkeypatch.setenv("EXCLUDE", json.dumps(["/scratch"]))
+    left = restic.in_jail(str(volume))
     assert f"--exclude={volume}/scratch" in left
     assert f"--exclude={volume}/.slurmstack-roots/*/root/scratch" in left
     assert f"--exclude={volume}/.slurmstack-roots/.homes" in left, "where homes are is a matter of this volume"

@@ -29,7 +29,8 @@ class Cluster:
         """`ends`: exit statuses of containers; 0 where nothing is said."""
         found = record(stacks.existing_full(), stack="prod")
         self.objects = [reveal(item.inputs) for item in found if item.type.startswith("kubernetes:")]
-        self.objects.append({"kind": "Secret", "metadata": {"name": "backup"}})
+        for number, item in enumerate(self.objects):
+            item["metadata"]["uid"] = f"uid-{number}"
         self.ends = ends
         self.said: list[str] = []
         self.jobs: list[dict[str, Any]] = []
@@ -37,6 +38,8 @@ class Cluster:
         """Names of Jobs of others that have not ended."""
         self.kept = ""
         """What Kubernetes complains about, of a pod that does not start."""
+        self.lacks = ""
+        """The same, of a Secret that is not there."""
 
     def items(self, kind: str, *arguments: str) -> list[dict[str, Any]]:  # noqa: PLR0911  one for each kind
         if kind == "pod":
@@ -48,7 +51,7 @@ class Cluster:
         if kind == "job" and "-l" in arguments:
             return [{"metadata": {"name": name}} for name in self.running]
         if kind == "job":
-            if self.kept:
+            if self.kept or self.lacks:
                 return [{"status": {}}]
             bad = any(self.ends.get(name.replace("-", "_")) for name in self._containers())
             status = {"conditions": [{"type": "Failed" if bad else "Complete", "status": "True"}]}
@@ -63,8 +66,9 @@ class Cluster:
 
     def _pod(self) -> dict[str, Any]:
         statuses: list[dict[str, Any]] = []
-        if self.kept:
-            waiting = {"waiting": {"reason": "ContainerCreating"}}
+        if self.kept or self.lacks:
+            reason = "CreateContainerConfigError" if self.lacks else "ContainerCreating"
+            waiting = {"waiting": {"reason": reason, "message": self.lacks}}
             return {"metadata": {"name": "pod"}, "status": {"containerStatuses": [{"name": "x", "state": waiting}]}}
         for name in self._containers():
             code = self.ends.get(name.replace("-", "_"), 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cli.backup import jobs
+from cli.kubectl import jobs
 
 
 @pytest.fixture(autouse=True)

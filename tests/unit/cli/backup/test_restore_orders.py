@@ -19,7 +19,7 @@ from cli.kubectl.client import component_of
 from tests.unit.cli.backup.cluster import REPORT, Cluster
 
 PARTS = (("state",), ("database",), ("jail",), ("state", "database"), ("state", "jail"), ("state", "database", "jail"))
-ENDS = ("restore_choose", "restore_state", "restore_jail", "backup_state")
+ENDS = ("restore_state", "restore_jail", "backup_state")
 BACKUPS = ("20261126T020000Z", "20261125T020000Z")
 
 
@@ -97,16 +97,15 @@ class Shaken(Cluster):
         pod = job["spec"]["template"]["spec"]
         containers = [*pod["initContainers"], *pod["containers"]]
         failed = next((each["name"] for each in containers if self.ends.get(each["name"].replace("-", "_"))), "")
-        told = {item["name"]: item["value"] for item in containers[0]["env"]}
+        told = {item["name"]: item.get("value", "") for item in containers[0]["env"]}
         if job["metadata"]["name"] != "restore":
             self.unsaved -= set() if failed else set(told["PARTS"].split())
             return
         what = set(told["WHAT"].split())
         if lost := what & self.unsaved - self.half:
             self.wrong.append(f"replaced, and not saved: {lost}")
-        if failed != "restore-choose":
-            self.half = self.half | what if failed else self.half - what
-            self.unsaved -= what
+        self.half = self.half | what if failed else self.half - what
+        self.unsaved -= what
 
     def restore(self, parts: tuple[str, ...], backup: str, *, start: bool) -> None:
         Restoring(self.kubectl, "slurm", parts, REPORT).run(backup, copy=True, start=start)

@@ -9,8 +9,10 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+import typer
 
 from cli.change.jobs import JobsTouched, Touched
 from cli.change.owner import KEPT, KEPT_OF, ROTATING
@@ -113,12 +115,17 @@ def call(kubectl: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> C
     """The command, with --yes, where no data is on this machine."""
 
     def call(
-        engine: str = "kubectl", jobs: Callable[[], JobsTouched] = JobsTouched, *, protect: bool = False, **more: Any
+        engine: str = "kubectl",
+        jobs: Callable[[], JobsTouched] = JobsTouched,
+        *,
+        protect: bool = False,
+        yes: bool = True,
+        **more: Any,
     ) -> None:
         monkeypatch.setattr(destroy, "choose", lambda *_: engine)
         monkeypatch.setattr(destroy, "jobs_destroyed", lambda *_, **__: jobs())
         sections = {**stacks.existing(), "cluster": {"namespace": "slurm"}, "protect": protect}
-        destroy.destroy(stack_file(tmp_path, sections), yes=True, engine=engine, **more)
+        destroy.destroy(stack_file(tmp_path, sections), yes=yes, engine=engine, **more)
 
     monkeypatch.setattr(destroy, "reach_if_made", lambda _: kubectl)
     monkeypatch.setattr(destroy, "held", lambda *_: nullcontext())
@@ -244,6 +251,16 @@ def test_a_protected_stack_may_go_but_not_its_data(kubectl: Cluster, call: Call)
     assert not kubectl.deleted
     call(protect=True)
     assert kubectl.deleted
+
+
+def test_data_goes_only_where_the_cluster_s_name_is_typed(
+    kubectl: Cluster, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(destroy, "require_terminal", lambda: None)
+    for typed, goes in (("y", False), ("", False), ("slurm", True)):
+        monkeypatch.setattr(typer, "prompt", Mock(return_value=typed))
+        call(yes=False, delete_data=True)
+        assert bool(kubectl.deleted) == goes
 
 
 def test_pulumi_s_engine_which_deletes_claims_is_not_started_unasked(kubectl: Cluster, call: Call) -> None:

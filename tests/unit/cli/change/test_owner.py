@@ -135,5 +135,5 @@ def test_what_a_restore_has_half_done_is_not_worked_on(carry_out: Callable[..., 
     left = thing("StatefulSet", "controller", spec={"replicas": 0})
     left["metadata"]["annotations"] = {REPLICAS_BEFORE: "1"}
     job = thing("Job", "restore", labels={"app.kubernetes.io/component": "backup"})
-    with pytest.raises(Failure, match="a restore runs" if how == "runs" else "was not finished"):
+    with pytest.raises(Failure, match="the job restore runs" if how == "runs" else "was not finished"):
         carry_out(command, "test", job if how == "runs" else left)

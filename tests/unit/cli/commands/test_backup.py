@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from pathlib import Path
 from typing import Any, get_args
@@ -44,35 +43,38 @@ def test_what_would_start_slurm_in_the_midst_of_a_restore_is_to_be_suspended(
         backup.restore(file, yes=True)
 
 
-ENDED = {
-    "backup": "20261126T020000Z", "ok": True, "seconds": {"total": 33, "slurmctld": 4},
-    "found": {"state": {"jobs": 3}}, "problems": ["database: lost"],
-}  # fmt: skip
+def test_a_restore_asks_for_the_cluster_s_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, answer in {"chosen": "20261126T020000Z", "whereabouts": "here", "running_jobs": ["7"]}.items():
+        monkeypatch.setattr(backup, name, Mock(return_value=answer))
+    monkeypatch.setattr(backup, "reach", Mock(return_value=Mock(items=lambda *_: [])))
+    monkeypatch.setattr(backup, "held", Mock(side_effect=NotImplementedError("it goes on")))
+    monkeypatch.setattr("sys.stdin", Mock(isatty=lambda: True))
+    file = stack_file(tmp_path, stacks.existing_full())
+    monkeypatch.setattr(typer, "prompt", prompt := Mock(return_value="y"))
+    with pytest.raises(Refused, match="state, database, jail of here will be as in backup 20261126T020000Z; 1 running"):
+        backup.restore(file)
+    prompt.return_value = "slurm"
+    with pytest.raises(NotImplementedError):
+        backup.restore(file)
+
+
+ENDED = {"backup": "20261126T020000Z", "seconds": {"total": 33, "slurmctld": 4}, "found": {"jobs": 3}}
 
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Mock:
     """A cluster that rehearses at once; what its Job was told."""
-    kubectl, job = Mock(), Mock(return_value=json.dumps(ENDED))
-    kubectl.job = job
+    job = Mock(return_value=json.dumps(ENDED))
     monkeypatch.setattr(backup, "run_job", job)
-    monkeypatch.setattr(backup, "reach", lambda _: kubectl)
+    monkeypatch.setattr(backup, "reach", Mock())
     monkeypatch.setattr(backup, "ensure_local_images", Mock())
-    return kubectl
+    return job
 
 
-@pytest.mark.parametrize("ok", [True, False])
-def test_a_rehearsal_that_ended_well_is_noted_and_told(
-    made: Mock, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, ok: bool
-) -> None:
-    made.job.return_value = json.dumps({**ENDED, "ok": ok})
-    with contextlib.nullcontext() if ok else pytest.raises(typer.Exit):
-        backup.rehearse(stack_file(tmp_path, stacks.existing_full()))
-    assert bool(made.run.call_args_list) == ok
-    assert f"under Slurm 24.11 is {'as' if ok else 'NOT as'} it was (33 s)\n" in capsys.readouterr().out
-    told = made.job.call_args.kwargs["env"]
-    assert told["WHAT"] == "state database jail"
-    assert {"slurm.conf", "gres.conf"} <= json.loads(told["FILES"]).keys()
+def test_a_rehearsal_that_ended_well_is_told(made: Mock, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    backup.rehearse(stack_file(tmp_path, stacks.existing_full()))
+    assert "under Slurm 24.11 is as it was (33 s)\n  compared: 3 jobs\n" in capsys.readouterr().out
+    assert made.call_args.kwargs == {"env": {"AT": ""}}, "what the CronJob has is that of the cluster"
 
 
 def test_another_release_has_its_own_images_and_slurm_conf(made: Mock, tmp_path: Path) -> None:
@@ -81,7 +83,6 @@ def test_another_release_has_its_own_images_and_slurm_conf(made: Mock, tmp_path:
     file = stack_file(tmp_path, {**full, "images": {**full["images"], "tag": "old", "digests": digests}})
     for tag, shown in (("", ":26.05-"), ("new", ":new")):
         backup.rehearse(file, version="26.05", tag=tag)
-        how = made.job.call_args.kwargs
+        how = made.call_args.kwargs
         assert shown in how["image"]
         assert "for Slurm 26.05" in how["env"]["FILES"]
-    assert not made.run.called, "what another release does says nothing of the one that runs"

@@ -68,6 +68,16 @@ def test_a_rejected_configuration_is_said_until_another_is_active(cluster: Recor
     assert found.healthy == is_active
 
 
+def test_the_last_backup_and_the_last_one_that_was_proven_are_told(cluster: RecordedCluster, show: Show) -> None:
+    assert "last backup" not in show(read_status(cluster, CONFIG)), "there are none"
+    hours = (datetime.now(UTC) - timedelta(hours=5)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    found = [thing("CronJob", "backup", status={"lastSuccessfulTime": hours})]
+    cluster.objects.extend([*found, thing("CronJob", "backups"), thing("CronJob", "rehearse")])
+    shown = show(read_status(cluster, CONFIG))
+    told = [line.strip() for line in shown.splitlines() if line.startswith(("last backup", "proven restore"))]
+    assert [line.split(maxsplit=2)[2] for line in told] == ["5 h ago", "none that ended well"]
+
+
 def leaves(name: str) -> Ill:
     return lambda cluster: cluster.thing("Pod", name)["metadata"].update(deletionTimestamp=NOW)
 

@@ -1,4 +1,4 @@
-"""Which snapshots make a backup, of which cluster, and which one a restore takes."""
+"""Which snapshots make a backup, of which cluster, which one a restore takes, and whether it can be read."""
 
 from __future__ import annotations
 
@@ -7,31 +7,21 @@ from typing import Any
 
 import pytest
 
-from images.backup.backups import (
-    BEFORE_RESTORE,
-    BEFORE_UPGRADE,
-    Backup,
-    backups_of,
-    choose,
-    superfluous,
-    tags,
-)
-from images.common.process import RefusedError
+from images.backup import backups, restic
+from images.backup.backups import Backup, backups_of, choose
+from images.common.command import Result
+from images.common.process import CannotGoOnError, RefusedError
 
 PARTS = ("keys", "state", "jail")
-
-
-def snapshots(backup: str, *parts: str, kind: str = "scheduled", cluster: str = "one") -> list[dict[str, Any]]:
-    found = []
-    for part in parts:
-        arguments = tags(backup, part, kind=kind, parts="+".join(PARTS), cluster=cluster)
-        marks = [argument for argument in arguments if argument != "--tag"]
-        found.append({"id": f"{part}-{backup}", "tags": marks, "summary": {"total_bytes_processed": 7}})
-    return found
-
-
 FIRST, SECOND, THIRD = "20261124T020000Z", "20261125T020000Z", "20261126T020000Z"
 NOW = "20261126T030000Z"
+
+
+def snapshots(backup: str, *parts: str, kind: str = "scheduled") -> list[dict[str, Any]]:
+    """As those of all versions of slurmstack are."""
+    marks = ["slurmstack", f"backup={backup}", f"kind={kind}", f"parts={'+'.join(PARTS)}", "cluster=0a+1b"]
+    size = {"total_bytes_processed": 7}
+    return [{"id": f"{part}-{backup}", "tags": [*marks, f"part={part}"], "summary": size} for part in parts]
 
 
 def last_up_to(backups: list[Backup], at: str, parts: Sequence[str]) -> str:
@@ -67,33 +57,24 @@ def test_an_id_is_that_backup_and_no_other() -> None:
         last_up_to(found, "20261126T021500Z", ["state", "database", "jail"])
     with pytest.raises(RefusedError, match="there is no backup with state for --at 20261125T020001Z"):
         last_up_to(found, "20261125T020001Z", ["state"])
-    for at in ("yesterday", "2026-25-11"):
-        with pytest.raises(RefusedError, match=f"'{at}' is no time: write 2026-11-26T02:00"):
+    for at in ("yesterday", "2026-25-11", "2026-11-25T02:00:00+01:00"):
+        with pytest.raises(RefusedError, match="is no time: write 2026-11-26T02:00"):
             last_up_to(found, at, PARTS)
 
 
-def kept(keep: dict[str, int], *more: dict[str, Any]) -> set[str]:
-    """Days of November that have a backup left, of one each night at 2 from the 1st to the 26th."""
-    nights = [snapshots(f"202611{day:02}T020000Z", *PARTS) for day in range(1, 27)]
-    found = backups_of([*(snapshot for night in nights for snapshot in night), *more])
-    gone = {snapshot.partition("-")[2] for snapshot in superfluous(found, keep)}
-    return {backup.id[6:11] for backup in found if backup.id not in gone}
+def test_one_that_lacks_a_part_says_so() -> None:
+    first, second, third = (backup.as_data() for backup in three())
+    assert (first["complete"], second["complete"], third["complete"]) == (True, True, False)
+    assert first["parts"]["jail"] == {"snapshot": f"jail-{FIRST}", "bytes": 7}
+    assert (first["time"], first["kind"]) == ("2026-11-24T02:00:00+00:00", "scheduled")
 
 
-def test_retention_keeps_the_last_and_the_last_of_a_day_a_week_and_a_month() -> None:
-    assert kept({"last": 2}) == {"26T02", "25T02"}
-    evening = snapshots("20261125T200000Z", *PARTS)
-    assert kept({"daily": 2}, *evening) == {"26T02", "25T20"}
-    assert kept({"weekly": 3}) == {"26T02", "22T02", "15T02"}, "weeks end on Sunday"
-    assert kept({"monthly": 5, "last": 2}) == {"26T02", "25T02"}
+@pytest.mark.parametrize(("part", "what"), [("state", "/stage"), ("database", "/database.sql"), ("jail", "stats")])
+def test_a_backup_that_cannot_be_read_is_none_to_restore(monkeypatch: pytest.MonkeyPatch, part: str, what: str) -> None:
+    def call(*arguments: str, **_: Any) -> Result:
+        return Result(code=1, stderr="Fatal: error walking snapshot") if what in arguments else Result(code=0)
 
-
-def test_retention_takes_all_parts_together_and_those_that_lack_one_never_count() -> None:
-    failed = [snapshot for hour in (3, 4, 5) for snapshot in snapshots(f"20261125T0{hour}0000Z", "keys", "state")]
-    assert kept({"last": 2}, *failed) == {"26T02", "25T02"}
-    later = snapshots("20261127T020000Z", "keys", "state")
-    assert kept({"last": 1}, *later) == {"27T02", "26T02"}, "it may be the one that is still being made"
-    copy = snapshots("20261103T120000Z", *PARTS, kind=BEFORE_RESTORE)
-    assert kept({"last": 1}, *copy) == {"26T02", "03T12"}
-    before = snapshots("20261104T120000Z", *PARTS, kind=BEFORE_UPGRADE)
-    assert kept({"last": 1}, *before) == {"26T02", "04T12"}
+    monkeypatch.setattr(restic, "call", call)
+    monkeypatch.setattr(backups, "chosen", lambda _: backups_of(snapshots(FIRST, "state", "database", "jail"))[0])
+    with pytest.raises(CannotGoOnError, match=f"{FIRST} cannot be read; nothing was touched: Fatal: error walking"):
+        backups.readable([part])

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from images.backup import backups, restore, state
+from images.backup import backups, restic, restore, state
 from images.backup.restic import INCOMPLETE
 from images.common.command import Result
 from images.common.log import Log
@@ -67,14 +67,17 @@ def test_what_was_there_goes_and_the_agent_s_files_stay(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "slurmstack").iterdir()} == {"current"}, "slurmdbd gives the id anew"
 
 
-def test_a_backup_of_two_controllers_has_its_scripts_where_slurmctld_looks_for_them(tmp_path: Path) -> None:
+def test_a_backup_of_two_controllers_has_its_scripts_where_slurmctld_looks_for_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     def must(_: str, *arguments: str) -> None:
         target = Path(arguments[arguments.index("--target") + 1])
         for name in ("state/job_state", "volume/term-7/hash.1/job.11/script"):
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             (target / name).touch()
 
-    restore.fetch_state(Mock(must=must), "1", tmp_path)
+    monkeypatch.setattr(restic, "must", must)
+    restore.fetch_state("1", tmp_path)
     found = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     assert found == {"job_state", "hash.1/job.11/script"}
 
@@ -128,30 +131,18 @@ def test_there_is_a_queue_whenever_it_is_interrupted_and_ids_go_on_above_the_fir
     assert (tmp_path / "node_state").read_bytes() == b"new"
 
 
-def test_a_state_that_was_taken_over_meanwhile_is_no_backup(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """restic finds no scripts, which by itself is no error. A restore of the state would take it for the last one."""
-    volume = tmp_path / "volume"
-    monkeypatch.setattr(backups, "STATE", volume)
-    monkeypatch.setattr(backups, "COPIES", tmp_path / "state")
-    (volume / "term-7/hash.1/job.11").mkdir(parents=True)
-    (volume / "term-7/job_state").write_bytes(jobs(3))
-
-    def taken_over(*_: str) -> str:
-        (volume / "term-7").rename(volume / "returning")
-        return "1"
-
-    saving = Mock(snapshot=taken_over)
-    with pytest.raises(CannotGoOnError, match="started meanwhile"):
-        backups.take_state(saving, LOG)
-    saving.take_back.assert_called_once_with("state", "1")
+UNREAD = '{"message_type": "error", "item": "/stage/state", "error": {"message": "denied"}}'
 
 
-def test_a_part_that_was_saved_by_half_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = {"id": "20261126T020000Z", "kind": "manual", "parts": ["state"], "cluster": "c"}
-    monkeypatch.setattr("images.backup.restic.read_handover", lambda: told)
-    unread = '{"message_type": "error", "item": "/stage/state", "error": {"message": "denied"}}'
-    done = Result(code=INCOMPLETE, stdout='{"snapshot_id": "abc"}', stderr=unread)
-    repository = Mock(run=lambda *_: done, problem=lambda *_: CannotGoOnError("not saved"))
-    with pytest.raises(CannotGoOnError, match="not saved"):
-        backups.Saving(repository, LOG).snapshot("state", "/stage/state")
-    assert [call.args[1:] for call in repository.must.call_args_list] == [("forget", "--quiet", "abc")]
+@pytest.mark.parametrize(("unread", "moved", "why"), [(UNREAD, False, "denied"), ("", True, "slurmctld started")])
+def test_a_state_that_was_saved_by_half_or_taken_over_meanwhile_is_no_backup(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, unread: str, moved: bool, why: str
+) -> None:
+    """restic finds no scripts then, which by itself is no error. A restore would take it for the last one."""
+    done, must = Result(code=INCOMPLETE, stdout='{"snapshot_id": "abc"}', stderr=unread), Mock()
+    monkeypatch.setattr(restic, "call", Mock(return_value=done))
+    monkeypatch.setattr(restic, "must", must)
+    marks = {"backup": "20261126T020000Z", "kind": "manual", "parts": "state", "cluster": "c"}
+    with pytest.raises(CannotGoOnError, match=f"state could not be saved: .*{why}"):
+        backups._save(LOG, marks, "state", "/stage/state", still=tmp_path / "away" if moved else tmp_path)
+    assert must.call_args.args[1:] == ("forget", "--quiet", "abc")
