@@ -101,7 +101,7 @@ class Draft:
             yield f"settings, which Slurm itself tries at `up`: {', '.join(settings)}"
 
     def _about(self, problem: Problem) -> Path:
-        """The value at a problem's place, else the last one in it, else the nearest one around it, else nothing.
+        """The value at a problem's place, else in it the one told of first or the last, else the nearest one around it.
 
         Partitions may be `std` and `std.q`: the longest name is meant. Rules have Slurm's keys in small letters.
         """
@@ -110,7 +110,8 @@ class Draft:
         around = [path for path, place in places.items() if where.startswith(place)]
         nearest: Path = max(around, key=lambda path: (len(places[path]), ".".join(path) in problem.where), default=())
         inside = [path for path, place in places.items() if path[: len(nearest)] == nearest and place.startswith(where)]
-        return inside[-1] if inside else nearest
+        told = [path for path in inside if path[-1] in problem.message] or inside[-1:] or [nearest]
+        return min(told, key=lambda path: problem.message.find(path[-1] if path else ""))
 
     def remove(self, path: Path) -> None:
         """Take a value out, and what is in it."""

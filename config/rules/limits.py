@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -85,6 +86,9 @@ def tracked(
     for name, partition in partitions.items():
         lists[f"partitions.{name}.settings.{_BILLING}"] = folded(partition.settings).get(_BILLING.lower(), "")
     for where, value in lists.items():
+        for part in _parts(value) if _LIST not in where else ():
+            if not re.fullmatch(r"[^=]+=(\d+\.?\d*|\.\d+)[KMGTP]?", part, re.IGNORECASE):
+                yield where, f"{part!r} is no weight: write names and numbers, as in 'CPU=1.0,Mem=0.25G'"
         for name in _names(value):
             try:
                 tres_name(name)

@@ -25,7 +25,9 @@ _WHY = {
     "SlurmctldHost SlurmctldPort SlurmdPort SlurmUser SlurmdUser StateSaveLocation SlurmdSpoolDir SlurmctldPidFile "
     "SlurmdPidFile PidFile AuthType AuthAltTypes AuthAltParameters slurmdbd.conf/AuthInfo CredType DbdHost DbdAddr "
     "DbdBackupHost DbdPort AccountingStorageHost AccountingStorageBackupHost AccountingStoragePort "
-    "AccountingStoragePass AccountingStorageUser": "is bound to how the pods are made and cannot be changed",
+    "AccountingStoragePass AccountingStorageUser PlugStackConfig PluginDir": (
+        "is bound to how the pods are made and cannot be changed"
+    ),
     "AccountingStorageType": "is no setting: use accounting.enabled",
     "StorageType StorageHost StorageBackupHost StoragePort StorageUser StorageLoc": "is up to accounting.database",
     "StoragePass StoragePassScript": (

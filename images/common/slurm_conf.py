@@ -85,11 +85,15 @@ class Line:
 
 
 def lines_of(text: str, keyword: str) -> dict[str, Line]:
-    """The lines that begin with a keyword, by name. `DEFAULT` is no name: it sets options of the lines below it."""
+    """The lines that begin with a keyword, by name.
+
+    `DEFAULT` is no name, as it sets options of the lines below it; but it may be one of a NodeSet, as of any pool.
+    """
     found = {}
     for line in text.replace("\\\n", " ").split("\n"):
         options = _OPTION.findall(re.split(r"(?<!\\)#", line, maxsplit=1)[0])
-        if options and options[0][0].lower() == keyword.lower() and options[0][1].upper() != "DEFAULT":
+        is_named = options and (keyword == "NodeSet" or options[0][1].upper() != "DEFAULT")
+        if is_named and options[0][0].lower() == keyword.lower():
             found[options[0][1]] = Line(name=options[0][1], options=tuple(options[1:]))
     return found
 

@@ -22,6 +22,10 @@ BLOCKS = {
         GPU_NODES + MAIN + "PartitionName=all Nodes=a,gpu State=UP\n",
         "NodeSet=gpu Feature=gpu\nPartitionName=all Nodes=a,gpu State=DRAIN\n",
     ),
+    "a pool may be called default": (
+        "NodeSet=default Feature=default\nPartitionName=old Nodes=default State=UP\n",
+        "NodeSet=default Feature=default\nPartitionName=old Nodes=default State=DRAIN\n",
+    ),
     "what may leave together with it is not named by it": (
         (
             "PartitionName=old Default=YES Alternate=other QOS=small AllowQos=a,b DenyQos=a AllowGroups=g "

@@ -288,6 +288,15 @@ def test_reasons_that_differ_in_a_name_alone_are_told_once(tmp_path: Path) -> No
     assert told.endswith("(likewise in lines 3-61)")
 
 
+def test_of_two_that_exclude_each_other_the_one_that_slurm_passes_over_is_left_and_nothing_else(tmp_path: Path) -> None:
+    options = "AllowGroups=g MaxNodes=2 AllowQos=normal DenyQos=x PriorityTier=9"
+    text = f"NodeName=n CPUs=1 RealMemory=2000\nPartitionName=p Nodes=n {options}"
+    _, draft = convert(written(tmp_path, text), None, None)
+    assert "DenyQos" in {said.key for said, _ in draft.left}
+    assert draft.sections["partitions"]["p"]["priority_tier"] == 9
+    assert "settings" in draft.sections["partitions"]["p"]
+
+
 def test_what_is_refused_of_a_partition_leaves_one_whose_name_goes_on_alone(tmp_path: Path) -> None:
     lines = [
         "NodeName=n CPUs=1",
